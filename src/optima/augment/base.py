@@ -1,0 +1,426 @@
+r"""The base of every augmentation: φ ~ q(φ), γ ~ p(γ | φ), x' = T_γ(x).
+
+A new augmentation says what its hyperparameters are, which distribution they give γ, and what γ does to x:
+
+    class Gain(Augmentation):
+        def __init__(self, std, **options):
+            super().__init__(**options)
+            self.add_phi("std", std, support=constraints.positive, off=0.0)
+
+        def p_gamma(self, phi):
+            return {"log_gain": Normal(0.0, phi["std"])}
+
+        def transform(self, x, gamma):
+            return x * gamma["log_gain"].exp().view(-1, 1)
+
+Drawing, gradients, K samples, replay, the KL, the summary, saving and loading follow from that.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution, kl_divergence
+from torch.distributions.constraints import Constraint
+
+from optima.augment.view import MixedTarget, Target, View
+from optima.distributions import map_tensors
+from optima.posterior import Domain, FixedPhi, Learn, LearnedPhi, Number, Phi, PriorPhi
+from optima.sampling import (
+    ESTIMATORS,
+    Estimator,
+    Pathwise,
+    Relaxed,
+    ScoreFunction,
+    StraightThrough,
+    as_noise,
+    rsample,
+)
+from optima.streams import Noise, Stream
+
+_KL_GAMMA_DRAWS = 32
+
+
+class Augmenter(nn.Module, ABC):
+    """Anything that maps a batch to a `View`: an `Augmentation`, or a `Sequential` of them."""
+
+    _arguments: inspect.BoundArguments
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        # the arguments are kept so that a policy can be written down; a copy comes through here without any
+        module = super().__new__(cls)
+        bound = inspect.signature(cls.__init__).bind_partial(module, *args, **kwargs)
+        object.__setattr__(module, "_arguments", bound)
+        return module
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream = Stream()
+
+    @abstractmethod
+    def extend(self, view: View, noise: Noise, replay: Mapping[str, Tensor] | None, prefix: str) -> View:
+        """The view after this augmentation; its draws are named `prefix` + component."""
+
+    @abstractmethod
+    def named_phi(self, prefix: str = "") -> Iterator[tuple[str, Phi]]:
+        """Every hyperparameter, named."""
+
+    @abstractmethod
+    def leaves(self, prefix: str = "") -> Iterator[tuple[str, Augmentation]]:
+        """Every single augmentation, named."""
+
+    def forward(
+        self,
+        x: Tensor,
+        y: Target | None = None,
+        *,
+        samples: int = 1,
+        generator: torch.Generator | None = None,
+        replay: Mapping[str, Tensor] | None = None,
+    ) -> View:
+        """Draw φ and γ and apply T_γ; in `eval()` mode, change nothing.
+
+        Args:
+            x: (B, …) inputs.
+            y: the targets, needed by augmentations that mix examples.
+            samples: K, the draws of γ per example; the view has K·B rows.
+            generator: draw from this instead of the augmentation's own stream.
+            replay: the `gamma` of an earlier view, to be applied again.
+        """
+        _check_batch(x, y, samples, generator)
+        view = _repeated(x, y, samples)
+        if not self.training:
+            return view
+        if replay is not None:
+            _check_replay(replay, set(self._components()), len(view.x))
+        noise = self.stream.noise() if generator is None else as_noise(generator)
+        return self.extend(view, noise, replay, "")
+
+    def kl(self) -> Tensor:
+        """KL(q(φ) ‖ p(φ)), plus KL(p(γ | φ) ‖ p₀(γ)) of every augmentation with a `prior_gamma`; nats, for the whole data set."""
+        noise = self.stream.noise("kl")
+        terms = [phi.kl(noise.named(name)) for name, phi in self.named_phi()]
+        terms += [leaf.kl_gamma(noise.named(name)) for name, leaf in self.leaves() if leaf.prior_gamma is not None]
+        return torch.stack([term.reshape(()) for term in terms]).sum() if terms else torch.zeros(())
+
+    def draw_inputs(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """T_γ(x) for one draw of φ and γ, in either mode; augmentations that mix examples are left out."""
+        noise = self.stream.noise("inputs") if generator is None else as_noise(generator)
+        view = View(x)
+        for prefix, leaf in self.leaves():
+            if "partner" not in leaf.components():
+                view = leaf.extend(view, noise.named(prefix), None, "")
+        return view.x
+
+    def learns(self) -> bool:
+        """Whether any φ is to be learned."""
+        return any(isinstance(phi, LearnedPhi) and phi.loc.requires_grad for _, phi in self.named_phi())
+
+    def frozen(self) -> Self:
+        """A copy with every φ fixed at its posterior mean."""
+        return self._with_phi(lambda name, phi, domain: FixedPhi(name, phi.summary().mean, domain))
+
+    def prior(self) -> Self:
+        """A copy whose learned φ are drawn from their priors."""
+
+        def at_prior(name: str, phi: Phi, domain: Domain) -> Phi:
+            return PriorPhi(phi.p_phi(), phi.shape) if isinstance(phi, LearnedPhi) else phi
+
+        return self._with_phi(at_prior)
+
+    def summary(self):
+        """A table of every φ: unit, prior, posterior, and whether the data moved it."""
+        from optima.augment.summary import summarise_policy
+
+        return summarise_policy(self)
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor([self.stream.seed, self.stream.step], dtype=torch.int64)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        seed, step = state.tolist()
+        self.stream = Stream(seed, step)
+
+    def _with_phi(self, change) -> Self:
+        twin = copy.deepcopy(self)
+        for _, leaf in twin.leaves():
+            for name, domain in leaf.domains.items():
+                setattr(leaf, name, change(name, getattr(leaf, name), domain))
+        return twin
+
+    def _components(self) -> Iterator[str]:
+        for prefix, leaf in self.leaves():
+            yield from (f"{prefix}.{component}" if prefix else component for component in leaf.components())
+
+
+class Augmentation(Augmenter):
+    r"""One family: p(γ | φ) bound to a T_γ.
+
+    Args:
+        estimator: how φ gets its gradient through γ: "pathwise", "score_function", "relaxed", "straight_through" or an `Estimator`.
+        phi_draws: one draw of φ per "example" (same expectation, less variance) or per "batch".
+        prior_gamma: a prior p₀(γ), one distribution or one per component of γ. KL(p(γ | φ) ‖ p₀(γ)) is then added, once, and a
+            `learn(..., posterior="point")` without a prior of its own gets none.
+    """
+
+    default_estimator: ClassVar[str] = "pathwise"
+    estimators: ClassVar[tuple[type, ...]] = (Pathwise, ScoreFunction, Relaxed, StraightThrough)
+    gamma_per: ClassVar[Literal["example", "element"]] = "example"
+
+    def __init__(
+        self,
+        *,
+        estimator: str | Estimator | None = None,
+        phi_draws: Literal["example", "batch"] = "example",
+        prior_gamma: Distribution | Mapping[str, Distribution] | None = None,
+        **unknown: Any,
+    ):
+        super().__init__()
+        self._refuse(unknown)
+        if phi_draws not in ("example", "batch"):
+            raise ValueError(f'phi_draws must be "example" or "batch", got {phi_draws!r}')
+        self.estimator = self._chosen(estimator)
+        self.phi_draws = phi_draws
+        self.prior_gamma = prior_gamma
+        self.domains: dict[str, Domain] = {}
+
+    @abstractmethod
+    def p_gamma(self, phi: dict[str, Tensor]) -> dict[str, Distribution]:
+        """p(γ | φ), one distribution per named component of γ; φ holds one row per example."""
+
+    @abstractmethod
+    def transform(self, x: Tensor, gamma: dict[str, Tensor]) -> Tensor:
+        """T_γ(x)."""
+
+    def retarget(self, target: Target | None, gamma: dict[str, Tensor]) -> Target | None:
+        """The target that goes with T_γ(x); unchanged unless examples are mixed."""
+        return target
+
+    def draw_free(self, view: View, noise: Noise) -> dict[str, Tensor]:
+        """Components of γ that do not depend on φ. One called `partner` says which row each row is combined with."""
+        return {}
+
+    def matters(self, view: View) -> Tensor:
+        """Where a per-element γ has any effect on x; elsewhere the score function owes it no credit, only variance."""
+        return torch.ones_like(view.x, dtype=torch.bool)
+
+    def check(self, view: View) -> None:
+        """Raise when the batch is not of the kind this augmentation works on."""
+        if not view.x.is_floating_point():
+            raise TypeError(
+                f"{type(self).__name__} needs floating-point inputs, got {view.x.dtype}; convert them first, for example x.float() / 255"
+            )
+
+    def add_phi(
+        self,
+        name: str,
+        value: Number | Learn,
+        *,
+        support: Constraint,
+        unit: str = "",
+        off: float | None = None,
+        prior_scale: float = 1.0,
+        allows_off: bool = True,
+    ) -> None:
+        """Declare a hyperparameter; it becomes the submodule `name`. The arguments are those of `Domain`."""
+        domain = Domain(support, unit, off, prior_scale, allows_off)
+        label = f"{type(self).__name__}({name}=…)"
+        phi = (
+            LearnedPhi(label, value, domain, flat_prior=self.prior_gamma is not None and value.posterior == "point")
+            if isinstance(value, Learn)
+            else FixedPhi(label, value, domain)
+        )
+        self.domains[name] = domain
+        self.add_module(name, phi)
+
+    def extend(self, view: View, noise: Noise, replay: Mapping[str, Tensor] | None, prefix: str) -> View:
+        self.check(view)
+        if replay is not None:
+            gamma = {name: replay[f"{prefix}{name}"] for name in self.components()}
+            return self._applied(view, gamma, prefix)
+        phi = self._draw_phi(view, noise)
+        gamma, log_prob = self._draw_gamma(view, phi, noise)
+        view = self._applied(view, gamma, prefix)
+        credits = [credit for credit in (view.log_prob, log_prob) if credit is not None]
+        log_prob = sum(credits[1:], start=credits[0]) if credits else None
+        named = {f"{prefix}{name}": value for name, value in phi.items()}
+        return replace(view, log_prob=log_prob, phi={**view.phi, **named})
+
+    def components(self) -> list[str]:
+        """The names of γ's components."""
+        with torch.no_grad():
+            means = {name: phi.summary().mean.unsqueeze(0) for name, phi in self.named_phi()}
+            nobody = View(torch.empty(0))
+            return [*self.p_gamma(means), *self.draw_free(nobody, as_noise(None))]
+
+    def kl_gamma(self, noise: Noise) -> Tensor:
+        """E_q(φ) KL(p(γ | φ) ‖ p₀(γ)), over the components of γ that have a prior."""
+        device = next(chain(self.parameters(), self.buffers())).device
+        phi = {
+            name: phi.draw(_KL_GAMMA_DRAWS, dtype=torch.float32, device=device, noise=noise.named(name), watch=False)
+            for name, phi in self.named_phi()
+        }
+        laws = self.p_gamma(phi)
+        terms = [
+            _per_row(_kl(laws[name], map_tensors(prior, lambda tensor: tensor.to(device)), noise.named(name))).mean()
+            for name, prior in self._priors_of_gamma(laws).items()
+        ]
+        return torch.stack(terms).sum()
+
+    def named_phi(self, prefix: str = "") -> Iterator[tuple[str, Phi]]:
+        for name in self.domains:
+            yield f"{prefix}{name}", getattr(self, name)
+
+    def leaves(self, prefix: str = "") -> Iterator[tuple[str, Augmentation]]:
+        yield prefix.removesuffix("."), self
+
+    def _applied(self, view: View, gamma: dict[str, Tensor], prefix: str) -> View:
+        x = self.transform(view.x, gamma).to(view.x.dtype)
+        if view.x.ndim == 4 and view.x.is_contiguous(memory_format=torch.channels_last):
+            x = x.contiguous(memory_format=torch.channels_last)
+        if "partner" in gamma:
+            view = credit_partners(view, gamma["partner"])
+        named = {f"{prefix}{name}": value for name, value in gamma.items()}
+        return replace(view, x=x, target=self.retarget(view.target, gamma), gamma={**view.gamma, **named})
+
+    def _draw_phi(self, view: View, noise: Noise) -> dict[str, Tensor]:
+        """One φ per example, shared by that example's K draws of γ."""
+        count = view.examples if self.phi_draws == "example" else 1
+        x = view.x
+        dtype = torch.promote_types(x.dtype, torch.float32) if x.is_floating_point() else torch.float32
+        phi = {
+            name: phi.draw(count, dtype=dtype, device=x.device, noise=noise.named(name))
+            for name, phi in self.named_phi()
+        }
+        return {name: value.expand(view.examples, *value.shape[1:]) for name, value in phi.items()}
+
+    def _draw_gamma(self, view: View, phi: dict[str, Tensor], noise: Noise) -> tuple[dict[str, Tensor], Tensor | None]:
+        rows = {name: value.repeat(view.samples, *[1] * (value.ndim - 1)) for name, value in phi.items()}
+        if self.gamma_per == "element":
+            rows = {name: value.view(-1, *[1] * (view.x.ndim - 1)) for name, value in rows.items()}
+        gamma: dict[str, Tensor] = {}
+        credit: Tensor | None = None
+        for name, law in self.p_gamma(rows).items():
+            law = law.expand(view.x.shape) if self.gamma_per == "element" else law
+            if problem := self.estimator.misfit(law):
+                raise TypeError(f"{type(self).__name__}: {problem}; choose another estimator=")
+            gamma[name], log_prob = self.estimator.draw(law, noise.named(name))
+            if log_prob is not None and log_prob.requires_grad:
+                log_prob = _per_row(
+                    log_prob * self.matters(view).to(log_prob.dtype) if self.gamma_per == "element" else log_prob
+                )
+                credit = log_prob if credit is None else credit + log_prob
+        return {**gamma, **self.draw_free(view, noise)}, credit
+
+    def _priors_of_gamma(self, laws: Mapping[str, Distribution]) -> Mapping[str, Distribution]:
+        prior = self.prior_gamma
+        if isinstance(prior, Distribution):
+            if len(laws) != 1:
+                raise ValueError(
+                    f"prior_gamma must name its components, one of {sorted(laws)}, as in {{name: Normal(0, 0.2)}}"
+                )
+            return {next(iter(laws)): prior}
+        unknown = set(prior or {}) - set(laws)
+        if unknown:
+            raise ValueError(f"prior_gamma has no component {sorted(unknown)}; γ has {sorted(laws)}")
+        return prior or {}
+
+    def _chosen(self, estimator: str | Estimator | None) -> Estimator:
+        name = type(self).__name__
+        if estimator is None:
+            estimator = self.default_estimator
+        if isinstance(estimator, str):
+            if estimator not in ESTIMATORS:
+                raise ValueError(f"{name}: unknown estimator {estimator!r}; expected one of {sorted(ESTIMATORS)}")
+            estimator = ESTIMATORS[estimator]
+        if not isinstance(estimator, self.estimators):
+            fitting = [key for key, value in ESTIMATORS.items() if isinstance(value, self.estimators)]
+            raise ValueError(f"{name}: {type(estimator).__name__} does not fit its γ; expected one of {fitting}")
+        return estimator
+
+    def _refuse(self, unknown: dict[str, Any]) -> None:
+        if unknown:
+            known = [p for p in inspect.signature(type(self).__init__).parameters if p not in ("self", "options")]
+            known += [
+                p for p in inspect.signature(Augmentation.__init__).parameters if p not in ("self", "unknown", *known)
+            ]
+            raise TypeError(
+                f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}; it takes {', '.join(known)}"
+            )
+
+
+def credit_partners(view: View, partner: Tensor) -> View:
+    """Rows now depend on their partners too: so do the draws that the score function must credit."""
+    if view.log_prob is None:
+        return view
+    log_prob = view.log_prob + view.log_prob[partner]
+    if view.samples > 1:
+        return replace(view, log_prob=log_prob)
+    own = torch.eye(len(partner), dtype=torch.bool, device=partner.device) if view.sources is None else view.sources
+    return replace(view, log_prob=log_prob, sources=own | own[partner])
+
+
+def _kl(law: Distribution, prior: Distribution, noise: Noise) -> Tensor:
+    """KL(law ‖ prior) per row: closed form where torch knows one, else one unbiased draw per row."""
+    try:
+        return kl_divergence(law, prior)
+    except NotImplementedError:
+        value = rsample(law, noise=noise)
+        return law.log_prob(value) - prior.log_prob(value)
+
+
+def _per_row(value: Tensor) -> Tensor:
+    return value.flatten(1).sum(1) if value.ndim > 1 else value
+
+
+def _repeated(x: Tensor, y: Target | None, samples: int) -> View:
+    if samples == 1:
+        return View(x, y)
+    rows = x.repeat(samples, *[1] * (x.ndim - 1))
+    if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last):
+        rows = rows.contiguous(memory_format=torch.channels_last)
+    if isinstance(y, MixedTarget):
+        labels = tuple(label.repeat(samples, *[1] * (label.ndim - 1)) for label in y.labels)
+        return View(rows, MixedTarget(labels, y.weights.repeat(samples, 1)), samples)
+    return View(rows, y if y is None else y.repeat(samples, *[1] * (y.ndim - 1)), samples)
+
+
+def _check_batch(x: Tensor, y: Target | None, samples: int, generator: torch.Generator | None) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor with one row per example, got {type(x).__name__}")
+    if x.ndim == 0 or len(x) == 0:
+        raise ValueError(f"x must hold at least one example along its first axis, got shape {tuple(x.shape)}")
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+        raise ValueError(f"samples must be a whole number of draws, at least 1, got {samples!r}")
+    if y is not None:
+        rows = len(y.weights) if isinstance(y, MixedTarget) else _rows(y)
+        if rows != len(x):
+            raise ValueError(f"y must hold one target per example: x has {len(x)} rows and y has {rows}")
+    if generator is not None and generator.device.type != x.device.type:
+        raise ValueError(
+            f"generator lives on {generator.device} and x on {x.device}; make torch.Generator({str(x.device)!r})"
+        )
+
+
+def _rows(y: Tensor) -> int:
+    if not isinstance(y, Tensor):
+        raise TypeError(f"y must be a tensor, a MixedTarget or None, got {type(y).__name__}")
+    if y.ndim == 0:
+        raise ValueError("y must hold one target per example, got a single number")
+    return len(y)
+
+
+def _check_replay(replay: Mapping[str, Tensor], expected: set[str], rows: int) -> None:
+    if set(replay) != expected:
+        raise ValueError(f"replay must hold the γ of this augmentation, {sorted(expected)}, got {sorted(replay)}")
+    wrong = {name: len(value) for name, value in replay.items() if len(value) != rows}
+    if wrong:
+        raise ValueError(f"replay must hold one γ per row of the view, {rows} (samples × batch), got {wrong}")

@@ -1,0 +1,58 @@
+"""Augmentations one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor
+
+from optima.augment.base import Augmentation, Augmenter
+from optima.augment.view import View
+from optima.posterior import Phi
+from optima.streams import Noise
+
+
+class Sequential(Augmenter):
+    """Apply augmentations in order; each is a submodule named after its class, with a number when the class repeats.
+
+    Example:
+        >>> from optima import Rotate, Shift
+        >>> [name for name, _ in Sequential(Rotate(std=5.0), Rotate(std=1.0)).leaves()]
+        ['rotate', 'rotate_2']
+    """
+
+    def __init__(self, *augmentations: Augmenter):
+        super().__init__()
+        if not augmentations:
+            raise ValueError("Sequential needs at least one augmentation")
+        self._names: list[str] = []
+        for augmentation in augmentations:
+            if not isinstance(augmentation, Augmenter):
+                raise TypeError(f"Sequential takes augmentations, got {type(augmentation).__name__}")
+            if any(augmentation is getattr(self, name) for name in self._names):
+                raise ValueError("the same augmentation object appears twice; build a second one")
+            name = self._free_name(type(augmentation).__name__.lower())
+            self.add_module(name, augmentation)
+            self._names.append(name)
+
+    def steps(self) -> Iterator[tuple[str, Augmenter]]:
+        """The augmentations, named, in the order they are applied."""
+        for name in self._names:
+            yield name, getattr(self, name)
+
+    def extend(self, view: View, noise: Noise, replay: Mapping[str, Tensor] | None, prefix: str) -> View:
+        for name, augmentation in self.steps():
+            view = augmentation.extend(view, noise.named(name), replay, f"{prefix}{name}.")
+        return view
+
+    def named_phi(self, prefix: str = "") -> Iterator[tuple[str, Phi]]:
+        for name, augmentation in self.steps():
+            yield from augmentation.named_phi(f"{prefix}{name}.")
+
+    def leaves(self, prefix: str = "") -> Iterator[tuple[str, Augmentation]]:
+        for name, augmentation in self.steps():
+            yield from augmentation.leaves(f"{prefix}{name}.")
+
+    def _free_name(self, base: str) -> str:
+        taken = sum(name == base or name.startswith(f"{base}_") for name in self._names)
+        return base if not taken else f"{base}_{taken + 1}"

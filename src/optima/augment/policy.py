@@ -1,0 +1,207 @@
+r"""A learned policy as two files: `NAME.json` for people and machines, `NAME.safetensors` for the exact numbers.
+
+The JSON holds which augmentations, with which arguments, and the summary; the tensors hold q(φ), the gradient record and the random
+stream, so that a loaded policy continues bit for bit. Reading looks every name up in a closed list and never imports or unpickles.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
+from torch.distributions import Distribution
+
+from optima.augment.base import Augmentation, Augmenter
+from optima.augment.compose import Sequential
+from optima.augment.geometric import Rotate, Translate
+from optima.augment.mixing import Mixup
+from optima.augment.signal import GaussianNoise, Shift
+from optima.augment.text import TokenDropout
+from optima.distributions import (
+    constraint_from_json,
+    constraint_to_json,
+    distribution_from_json,
+    distribution_to_json,
+    readable,
+)
+from optima.posterior import FixedPhi, Learn, LearnedPhi, Phi, PriorPhi
+from optima.sampling import ESTIMATORS, Estimator
+
+SCHEMA = 1
+
+_FAMILIES: dict[str, type[Augmentation]] = {
+    family.__name__: family for family in (GaussianNoise, Mixup, Rotate, Shift, TokenDropout, Translate)
+}
+
+_ESTIMATOR_TYPES = tuple(type(estimator) for estimator in ESTIMATORS.values())
+
+
+def save(augment: Augmenter, path: str | os.PathLike[str]) -> None:
+    """Write `path`.json and `path`.safetensors; each is written aside and renamed, so a crash leaves the old file or the new one.
+
+    Args:
+        augment: the policy.
+        path: the files' common name; an ending .json or .safetensors is ignored.
+    """
+    stem = _stem(path)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    document = {
+        "schema": SCHEMA,
+        "kind": "optima policy",
+        "augment": _describe(augment),
+        "summary": [row._asdict() for row in augment.summary().rows],
+    }
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in augment.state_dict().items()}
+    _write(stem.with_name(stem.name + ".safetensors"), to_bytes(tensors))
+    _write(
+        stem.with_name(stem.name + ".json"),
+        json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n",
+    )
+
+
+def load(path: str | os.PathLike[str], *, families: Sequence[type[Augmentation]] = ()) -> Augmenter:
+    """Read what `save` wrote.
+
+    Args:
+        path: the files' common name.
+        families: your own `Augmentation` classes that the policy may name.
+    """
+    stem = _stem(path)
+    document = _read(stem.with_name(stem.name + ".json"))
+    known = {**_FAMILIES, **{family.__name__: family for family in families}}
+    augment = _build(document["augment"], known)
+    weights = stem.with_name(stem.name + ".safetensors")
+    if not weights.exists():
+        raise FileNotFoundError(f"{weights} is missing; a policy is a .json and a .safetensors of the same name")
+    try:
+        augment.load_state_dict(load_file(weights))
+    except (RuntimeError, SafetensorError) as error:
+        raise ValueError(f"{weights} does not belong to {stem.name}.json, or is damaged: {error}") from error
+    return augment
+
+
+# ---- description -------------------------------------------------------------------------------------------------
+
+
+def _describe(augment: Augmenter) -> dict[str, Any]:
+    if isinstance(augment, Sequential):
+        return {"type": "Sequential", "steps": [_describe(step) for _, step in augment.steps()]}
+    if not isinstance(augment, Augmentation):
+        raise TypeError(f"cannot save a {type(augment).__name__}")
+    bound = augment._arguments
+    arguments = dict(bound.arguments)
+    options = arguments.pop("options", {})
+    arguments = {
+        name: value for name, value in {**arguments, **options}.items() if name != "self" and value is not None
+    }
+    described = {name: _value(augment, name, value) for name, value in arguments.items()}
+    return {"type": type(augment).__name__, "arguments": described}
+
+
+def _value(augment: Augmentation, name: str, value: Any) -> Any:
+    if name in augment.domains:
+        return _phi(getattr(augment, name))
+    if isinstance(value, _ESTIMATOR_TYPES):
+        return _estimator(value)
+    if isinstance(value, Distribution):
+        return {"prior": distribution_to_json(value)}
+    if isinstance(value, Mapping):
+        return {"priors": {key: distribution_to_json(prior) for key, prior in value.items()}}
+    if isinstance(value, tuple | list):
+        return list(value)
+    if isinstance(value, str | int | float | bool):
+        return value
+    raise TypeError(f"cannot save {type(augment).__name__}({name}=…) of type {type(value).__name__}")
+
+
+def _phi(phi: Phi) -> Any:
+    if isinstance(phi, FixedPhi):
+        return readable(phi.value)
+    if isinstance(phi, LearnedPhi):
+        prior = None if phi.prior is None else distribution_to_json(phi.prior)
+        return {
+            "learn": readable(phi.start),
+            "posterior": phi.posterior,
+            "support": constraint_to_json(phi.support),
+            "prior": prior,
+        }
+    if isinstance(phi, PriorPhi):
+        raise TypeError("a policy at its prior is not saved; save the learned one and call load(path).prior()")
+    raise TypeError(f"cannot save a {type(phi).__name__}")
+
+
+def _estimator(estimator: Estimator) -> dict[str, Any]:
+    name = next(key for key, value in ESTIMATORS.items() if type(value) is type(estimator))
+    return {"estimator": name, **vars(estimator)}
+
+
+# ---- construction ------------------------------------------------------------------------------------------------
+
+
+def _build(data: Any, known: dict[str, type[Augmentation]]) -> Augmenter:
+    if data["type"] == "Sequential":
+        return Sequential(*(_build(step, known) for step in data["steps"]))
+    if data["type"] not in known:
+        raise ValueError(
+            f"the policy names the augmentation {data['type']!r}, which is not one of {sorted(known)};"
+            " if it is your own, pass load(path, families=[…])"
+        )
+    return known[data["type"]](**{name: _argument(value) for name, value in data["arguments"].items()})
+
+
+def _argument(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "learn" in value:
+        prior = None if value["prior"] is None else distribution_from_json(value["prior"])
+        return Learn(value["learn"], prior, constraint_from_json(value["support"]), value["posterior"])
+    if "estimator" in value:
+        settings = {key: setting for key, setting in value.items() if key != "estimator"}
+        return type(ESTIMATORS[value["estimator"]])(**settings)
+    if "prior" in value:
+        return distribution_from_json(value["prior"])
+    if "priors" in value:
+        return {key: distribution_from_json(prior) for key, prior in value["priors"].items()}
+    raise ValueError(f"unknown argument in the policy: {value}")
+
+
+# ---- files -------------------------------------------------------------------------------------------------------
+
+
+def _stem(path: str | os.PathLike[str]) -> Path:
+    path = Path(path)
+    return path.with_suffix("") if path.suffix in (".json", ".safetensors") else path
+
+
+def _write(path: Path, content: bytes) -> None:
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise FileNotFoundError(f"no policy at {path}")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("kind") != "optima policy":
+        raise ValueError(f"{path} is not a policy written by optima.save")
+    if document.get("schema") != SCHEMA:
+        raise ValueError(
+            f"{path} has schema {document.get('schema')}, this version reads {SCHEMA}; upgrade optima to read it"
+        )
+    return document

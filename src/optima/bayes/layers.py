@@ -1,0 +1,122 @@
+r"""Mean-field Gaussian layers: q(θ) = Π N(loc, scale²), p(θ) = Π N(0, prior_std²)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class BayesianLinear(nn.Module):
+    r"""A linear layer with a Gaussian over each weight and bias.
+
+    In `train()` mode the output is drawn by local reparameterisation (Kingma et al., 2015), one draw per row:
+
+        out ~ N(x·loc_Wᵀ + loc_b,  x²·(scale_W²)ᵀ + scale_b²)
+
+    In `eval()` mode it is the mean. `optima.predict` averages draws.
+
+    Args:
+        in_features: size of each input row.
+        out_features: size of each output row.
+        bias: whether there is a bias, itself Gaussian.
+        prior_std: standard deviation of the prior over every weight and bias.
+        init_std: standard deviation of q(θ) at the start.
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, *, prior_std: float = 1.0, init_std: float = 0.01
+    ):
+        super().__init__()
+        for name, value in (("prior_std", prior_std), ("init_std", init_std)):
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be a positive finite number, got {value}")
+        self.in_features, self.out_features, self.prior_std = in_features, out_features, prior_std
+        start = nn.Linear(in_features, out_features, bias)
+        self.weight_loc = nn.Parameter(start.weight.detach().clone())
+        self.weight_log_scale = nn.Parameter(torch.full_like(self.weight_loc, math.log(init_std)))
+        self.bias_loc = nn.Parameter(start.bias.detach().clone()) if bias else None
+        self.bias_log_scale = nn.Parameter(torch.full((out_features,), math.log(init_std))) if bias else None
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear, *, prior_std: float = 1.0, init_std: float = 0.01) -> BayesianLinear:
+        """A Bayesian layer whose mean is a trained linear layer."""
+        has_bias = linear.bias is not None
+        layer = cls(linear.in_features, linear.out_features, has_bias, prior_std=prior_std, init_std=init_std)
+        layer = layer.to(linear.weight)
+        with torch.no_grad():
+            layer.weight_loc.copy_(linear.weight)
+            if layer.bias_loc is not None:
+                layer.bias_loc.copy_(linear.bias)
+        return layer
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the output given the input."""
+        mean = functional.linear(x, self.weight_loc, self.bias_loc)
+        bias_variance = None if self.bias_log_scale is None else (2 * self.bias_log_scale).exp()
+        variance = functional.linear(x.square(), (2 * self.weight_log_scale).exp(), bias_variance)
+        return mean, variance
+
+    def draw(self, x: Tensor, samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Independent draws of the output, shape (samples, *output)."""
+        mean, variance = self.moments(x)
+        noise = torch.randn((samples, *mean.shape), dtype=mean.dtype, device=mean.device, generator=generator)
+        # θ's own rounding can leave a variance of 0, where the square root has no derivative
+        return mean + variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt() * noise
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.draw(x, 1).squeeze(0) if self.training else self.moments(x)[0]
+
+    def kl(self) -> Tensor:
+        """KL(q(θ) ‖ p(θ)) in nats, summed over weights and biases."""
+        total = _kl_to_zero_mean(self.weight_loc, self.weight_log_scale, self.prior_std)
+        if self.bias_loc is not None and self.bias_log_scale is not None:
+            total = total + _kl_to_zero_mean(self.bias_loc, self.bias_log_scale, self.prior_std)
+        return total
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}, bias={self.bias_loc is not None}, prior_std={self.prior_std}"
+
+
+def _kl_to_zero_mean(loc: Tensor, log_scale: Tensor, prior_std: float) -> Tensor:
+    precise = torch.promote_types(loc.dtype, torch.float32)
+    loc, log_scale = loc.to(precise), log_scale.to(precise) - math.log(prior_std)
+    return (0.5 * ((2 * log_scale).exp() + (loc / prior_std).square() - 1.0) - log_scale).sum()
+
+
+def kl_theta(model: nn.Module) -> Tensor:
+    """KL(q(θ) ‖ p(θ)) of a model: the sum over its Bayesian layers, 0 when it has none (Algorithm 2)."""
+    terms = [module.kl() for module in model.modules() if isinstance(module, BayesianLinear)]
+    return torch.stack(terms).sum() if terms else torch.zeros(())
+
+
+def bayesian_last_layer(
+    model: nn.Module, layer: str | None = None, *, prior_std: float = 1.0, init_std: float = 0.01
+) -> nn.Module:
+    """Replace the last linear layer of `model` by a `BayesianLinear` with the same mean; the model is changed in place and returned.
+
+    Args:
+        model: any module with a linear head.
+        layer: the head's name, as in `model.named_modules()`. The default is the linear layer registered last.
+        prior_std: as in `BayesianLinear`.
+        init_std: as in `BayesianLinear`.
+    """
+    if isinstance(model, nn.Linear):
+        return BayesianLinear.from_linear(model, prior_std=prior_std, init_std=init_std)
+    linear = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    if not linear:
+        raise ValueError(
+            f"{type(model).__name__} has no nn.Linear layer; name a layer, or use BayesianLinear in the model"
+        )
+    name = layer if layer is not None else list(linear)[-1]
+    if name not in linear:
+        raise ValueError(f"{name!r} is not a linear layer of the model; the linear layers are {list(linear)}")
+    parent, _, leaf = name.rpartition(".")
+    setattr(
+        model.get_submodule(parent),
+        leaf,
+        BayesianLinear.from_linear(linear[name], prior_std=prior_std, init_std=init_std),
+    )
+    return model

@@ -1,0 +1,95 @@
+r"""The predictive distribution E_q(θ)[ p(y | x, θ) ], and over γ as well when an augmentation is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from optima.augment.base import Augmenter
+from optima.bayes.layers import BayesianLinear
+from optima.likelihoods import Likelihood, as_likelihood
+
+
+@torch.no_grad()
+def predict(
+    model: nn.Module,
+    x: Tensor,
+    *,
+    samples: int = 100,
+    augment: Augmenter | None = None,
+    likelihood: str | Likelihood = "categorical",
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Average the model's *probabilities* (never its logits) over draws of θ, and of γ when `augment` is given.
+
+    When the model's output is that of a Bayesian last layer, all draws of θ cost one pass through the rest of the model.
+    Augmentations that mix examples say nothing about a single input and are left out.
+
+    Args:
+        model: put into eval mode while predicting, and back afterwards.
+        x: (B, …).
+        samples: draws of θ; with `augment`, each goes with its own draw of γ.
+        augment: marginalise over γ at the posterior of φ: the model that the ELBO is about.
+        likelihood: gives the meaning of the output: class probabilities, label probabilities, or values.
+        generator: source of the draws.
+    """
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}")
+    mean = as_likelihood(likelihood).mean
+    with _eval(model):
+        if augment is None:
+            return _over_theta(model, x, samples, mean, generator)
+        draws = (_over_theta(model, augment.draw_inputs(x, generator), 1, mean, generator) for _ in range(samples))
+        return sum(draws, start=torch.zeros(())) / samples
+
+
+def _over_theta(model: nn.Module, x: Tensor, samples: int, mean, generator: torch.Generator | None) -> Tensor:
+    layers = [module for module in model.modules() if isinstance(module, BayesianLinear)]
+    if not layers:
+        return mean(model(x))
+    with _recorded(layers) as calls:
+        output = model(x)
+    if len(calls) == 1 and calls[0][2] is output:
+        layer, features, _ = calls[0]
+        draws = (mean(layer.draw(features, 1, generator).squeeze(0)) for _ in range(samples))
+    else:
+        draws = (mean(_sampled(model, x, layers, generator)) for _ in range(samples))
+    return sum(draws, start=torch.zeros(())) / samples
+
+
+def _sampled(model: nn.Module, x: Tensor, layers: list[BayesianLinear], generator: torch.Generator | None) -> Tensor:
+    """One pass with every Bayesian layer drawing its output."""
+    handles = [
+        layer.register_forward_hook(lambda m, args, _: m.draw(args[0], 1, generator).squeeze(0)) for layer in layers
+    ]
+    try:
+        return model(x)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _recorded(layers: list[BayesianLinear]) -> Iterator[list[tuple[BayesianLinear, Tensor, Tensor]]]:
+    """Collect (layer, input, output) of every call of a Bayesian layer."""
+    calls: list[tuple[BayesianLinear, Tensor, Tensor]] = []
+    handles = [layer.register_forward_hook(lambda m, args, out: calls.append((m, args[0], out))) for layer in layers]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _eval(model: nn.Module) -> Iterator[None]:
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

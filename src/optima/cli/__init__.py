@@ -1,0 +1,42 @@
+"""The command line: one file per verb. Exit codes: 0 done, 1 failed, 2 wrong usage."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from optima.cli.demo import demo
+from optima.cli.reproduce import reproduce
+from optima.version import __version__
+
+app = typer.Typer(
+    name="optima",
+    help="Learn how strongly to augment, jointly with the model, in one training run.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+app.command()(reproduce)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"optima {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Options of every verb."""
+
+
+def main() -> None:
+    """Run the command line; a wrong argument is one clear line and exit code 2, never a traceback."""
+    try:
+        app()
+    except (ValueError, TypeError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError) as error:
+        print(f"optima: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,174 @@
+"""Any `torch.distributions` object as plain data: walk its tensors, write it to JSON and read it back.
+
+Reading knows a closed list of families, transforms and constraints; a name outside it is refused, never imported.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, Independent, TransformedDistribution, constraints, transforms
+from torch.distributions.constraints import Constraint
+from torch.distributions.transforms import Transform
+
+_FAMILIES: dict[str, type[Distribution]] = {
+    name: getattr(torch.distributions, name)
+    for name in torch.distributions.__all__
+    if inspect.isclass(getattr(torch.distributions, name))
+    and issubclass(getattr(torch.distributions, name), Distribution)
+}
+_PLAIN_TRANSFORMS: dict[str, type[Transform]] = {
+    t.__name__: t
+    for t in (
+        transforms.ExpTransform,
+        transforms.SigmoidTransform,
+        transforms.SoftplusTransform,
+        transforms.TanhTransform,
+        transforms.StickBreakingTransform,
+        transforms.SoftmaxTransform,
+    )
+}
+_PLAIN_CONSTRAINTS: dict[str, Constraint] = {
+    "real": constraints.real,
+    "positive": constraints.positive,
+    "unit_interval": constraints.unit_interval,
+    "simplex": constraints.simplex,
+}
+
+
+def map_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
+    """A copy of a distribution (or of a part of one) with `fn` applied to every tensor in it."""
+    if isinstance(value, Tensor):
+        return fn(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map_tensors(item, fn) for item in value)
+    if isinstance(value, Distribution | Transform):
+        twin = copy.copy(value)
+        for name, part in vars(value).items():
+            if isinstance(part, Tensor | Distribution | Transform | list | tuple):
+                object.__setattr__(twin, name, map_tensors(part, fn))
+        return twin
+    return value
+
+
+def without_validation(distribution: Distribution) -> Distribution:
+    """A copy that does not check its arguments at every call: checks depend on the data, which a compiled graph cannot do."""
+    twin = map_tensors(distribution, lambda tensor: tensor)
+    part = twin
+    while isinstance(part, Distribution):
+        part._validate_args = False
+        part = getattr(part, "base_dist", None)
+    return twin
+
+
+# ---- distributions -----------------------------------------------------------------------------------------------
+
+
+def distribution_to_json(distribution: Distribution) -> dict[str, Any]:
+    """A distribution as JSON: its family and its parameters."""
+    if isinstance(distribution, Independent):
+        base = distribution_to_json(distribution.base_dist)
+        return {"family": "Independent", "base": base, "dims": distribution.reinterpreted_batch_ndims}
+    family = type(distribution).__name__
+    if isinstance(distribution, TransformedDistribution) and family == "TransformedDistribution":
+        return {
+            "family": family,
+            "base": distribution_to_json(distribution.base_dist),
+            "transforms": [_transform_to_json(t) for t in distribution.transforms],
+        }
+    if _FAMILIES.get(family) is not type(distribution):
+        raise TypeError(f"cannot save a prior of type {family}: use one of torch.distributions' own families")
+    arguments = inspect.signature(type(distribution).__init__).parameters
+    given = {name: getattr(distribution, name) for name in arguments if name in distribution.arg_constraints}
+    # families such as Bernoulli take probs or logits: one of them determines the other
+    if "probs" in given and "logits" in given:
+        del given["logits"]
+    return {"family": family, "parameters": {name: _number(value) for name, value in given.items()}}
+
+
+def distribution_from_json(data: dict[str, Any]) -> Distribution:
+    """The distribution that `distribution_to_json` described."""
+    family = data["family"]
+    if family == "Independent":
+        return Independent(distribution_from_json(data["base"]), int(data["dims"]))
+    if family == "TransformedDistribution":
+        return TransformedDistribution(
+            distribution_from_json(data["base"]), [_transform_from_json(t) for t in data["transforms"]]
+        )
+    if family not in _FAMILIES:
+        raise ValueError(f"unknown distribution {family!r} in the policy; expected a family of torch.distributions")
+    return _FAMILIES[family](**{name: torch.tensor(value) for name, value in data["parameters"].items()})
+
+
+def _transform_to_json(transform: Transform) -> dict[str, Any]:
+    name = type(transform).__name__
+    if name in _PLAIN_TRANSFORMS:
+        return {"transform": name}
+    if isinstance(transform, transforms.AffineTransform):
+        return {"transform": name, "loc": _number(transform.loc), "scale": _number(transform.scale)}
+    if isinstance(transform, transforms.ComposeTransform):
+        return {"transform": name, "parts": [_transform_to_json(part) for part in transform.parts]}
+    raise TypeError(f"cannot save a prior that uses {name}")
+
+
+def _transform_from_json(data: dict[str, Any]) -> Transform:
+    name = data["transform"]
+    if name in _PLAIN_TRANSFORMS:
+        return _PLAIN_TRANSFORMS[name]()
+    if name == "AffineTransform":
+        return transforms.AffineTransform(_exact(data["loc"]), _exact(data["scale"]))
+    if name == "ComposeTransform":
+        return transforms.ComposeTransform([_transform_from_json(part) for part in data["parts"]])
+    raise ValueError(f"unknown transform {name!r} in the policy")
+
+
+# ---- constraints -------------------------------------------------------------------------------------------------
+
+
+def constraint_to_json(constraint: Constraint) -> dict[str, Any]:
+    """A support as JSON."""
+    for name, known in _PLAIN_CONSTRAINTS.items():
+        if constraint is known:
+            return {"support": name}
+    if isinstance(constraint, constraints.interval):
+        return {"support": "interval", "low": _number(constraint.lower_bound), "high": _number(constraint.upper_bound)}
+    if isinstance(constraint, constraints.greater_than):
+        return {"support": "greater_than", "low": _number(constraint.lower_bound)}
+    raise TypeError(
+        f"cannot save the support {constraint}; use real, positive, unit_interval, interval, greater_than, simplex"
+    )
+
+
+def constraint_from_json(data: dict[str, Any]) -> Constraint:
+    """The support that `constraint_to_json` described."""
+    name = data["support"]
+    if name in _PLAIN_CONSTRAINTS:
+        return _PLAIN_CONSTRAINTS[name]
+    if name == "interval":
+        return constraints.interval(_exact(data["low"]), _exact(data["high"]))
+    if name == "greater_than":
+        return constraints.greater_than(_exact(data["low"]))
+    raise ValueError(f"unknown support {name!r} in the policy")
+
+
+def _number(value: Any) -> Any:
+    return readable(value) if isinstance(value, Tensor) else value
+
+
+def readable(tensor: Tensor) -> Any:
+    """A tensor as JSON numbers; a float32 becomes the shortest decimal that rounds back to it, 0.05 and not 0.05000000074505806."""
+    values = tensor.detach().cpu()
+    if values.dtype != torch.float32:
+        return values.tolist()
+    if values.ndim:
+        return [readable(value) for value in values]
+    return float(str(values.numpy()))
+
+
+def _exact(value: Any) -> Any:
+    return torch.tensor(value) if isinstance(value, list) else value

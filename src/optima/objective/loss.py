@@ -1,0 +1,148 @@
+r"""`ELBO`: from a model's output and a view to a loss that can be stepped on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+
+from optima.augment.base import Augmenter
+from optima.augment.view import View
+from optima.bayes.layers import kl_theta
+from optima.likelihoods import Likelihood, as_likelihood
+from optima.objective import estimators
+from optima.objective.elbo import elbo, jensen, log_marginal, marginalization_advantage, naive
+from optima.objective.reach import unreached
+
+Bound = Literal["jensen", "marginal", "naive"]
+_BOUNDS = {"jensen": jensen, "marginal": log_marginal, "naive": naive}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One step's loss and its parts. All but `value` are detached, ready to log.
+
+    Args:
+        value: −ELBO / N; its gradient is the step's gradient for θ and for every q(φ).
+        elbo: nats, for the whole data set; higher is better.
+        data_fit: N/B Σ ℓ_i.
+        kl_theta: KL(q(θ) ‖ p(θ)).
+        kl_phi: KL(q(φ) ‖ p(φ)).
+        advantage: Δ_φ, mean over the batch, nats per example; None for one draw per example.
+    """
+
+    value: Tensor
+    elbo: Tensor
+    data_fit: Tensor
+    kl_theta: Tensor
+    kl_phi: Tensor
+    advantage: Tensor | None
+
+    def backward(self) -> None:
+        """Accumulate the gradients of `value`."""
+        self.value.backward()
+
+
+class ELBO(nn.Module):
+    r"""−ELBO / N of a batch.
+
+    Args:
+        num_data: N, the number of training examples (before augmentation).
+        likelihood: "categorical", "bernoulli", "gaussian", or a `Likelihood`; one with learned parameters belongs into the optimizer.
+        beta_theta: weight of KL(q(θ) ‖ p(θ)); 1 is the bound.
+        beta_phi: weight of KL(q(φ) ‖ p(φ)); 1 is the bound. The paper's scripts divide this KL by the batch size: `beta_phi = N / B`.
+        bound: "jensen" (the paper's), "marginal" (log of the mean over K draws, tighter), or "naive", which is no bound at all: the K draws are
+            counted as K examples, the baseline that overcounts the evidence.
+    """
+
+    def __init__(
+        self,
+        num_data: int,
+        likelihood: str | Likelihood = "categorical",
+        *,
+        beta_theta: float = 1.0,
+        beta_phi: float = 1.0,
+        bound: Bound = "jensen",
+    ):
+        super().__init__()
+        if isinstance(num_data, bool) or not isinstance(num_data, int) or num_data < 1:
+            raise ValueError(
+                f"num_data must be the number of training examples, a positive whole number, got {num_data!r}"
+            )
+        for name, beta in (("beta_theta", beta_theta), ("beta_phi", beta_phi)):
+            if not 0 <= beta < float("inf"):
+                raise ValueError(f"{name} must be finite and not negative, got {beta}")
+        if bound not in _BOUNDS:
+            raise ValueError(f'bound must be "jensen", "marginal" or "naive", got {bound!r}')
+        self.num_data, self.beta_theta, self.beta_phi, self.bound = num_data, beta_theta, beta_phi, bound
+        self.likelihood = as_likelihood(likelihood)
+        self._reached: WeakSet[Augmenter] = WeakSet()
+
+    def forward(
+        self, output: Tensor, view: View, *, model: nn.Module | None = None, augment: Augmenter | None = None
+    ) -> Loss:
+        """The loss of one batch.
+
+        Args:
+            output: the model's output on `view.x`.
+            view: what the augmentation returned.
+            model: for KL(q(θ) ‖ p(θ)).
+            augment: for KL(q(φ) ‖ p(φ)); required when it learns.
+        """
+        self._check(output, view, augment)
+        log_lik = self.likelihood.log_lik(output, view.target).view(view.samples, view.examples)
+        per_example = self._surrogate(log_lik, view)
+        if augment is not None and torch.is_grad_enabled():
+            self._check_reach(per_example, view, augment)
+        theta = self.likelihood.kl() if model is None else kl_theta(model) + self.likelihood.kl()
+        phi = torch.zeros(()) if augment is None else augment.kl()
+        terms = elbo(per_example, theta, phi, self.num_data, beta_theta=self.beta_theta, beta_phi=self.beta_phi)
+        advantage = marginalization_advantage(log_lik.detach()).mean() if view.samples > 1 else None
+        value, data, theta, phi = (term.detach() for term in terms)
+        return Loss(-terms.value / self.num_data, value, data, theta, phi, advantage)
+
+    def _surrogate(self, log_lik: Tensor, view: View) -> Tensor:
+        """ℓ_i with the right gradient, (B,)."""
+        value = _BOUNDS[self.bound](log_lik)
+        if view.log_prob is None:
+            return estimators.pathwise(value)
+        signal = self._signal(log_lik.detach(), view)
+        return estimators.score_function(value, signal, view.log_prob.view_as(log_lik))
+
+    def _signal(self, log_lik: Tensor, view: View) -> Tensor:
+        if view.samples == 1:
+            return log_lik - estimators.leave_one_out_batch(log_lik[0], view.sources)
+        if self.bound == "marginal":
+            return estimators.marginal_signal(log_lik)
+        centred = log_lik - estimators.leave_one_out_draws(log_lik)
+        return centred / view.samples if self.bound == "jensen" else centred
+
+    def _check(self, output: Tensor, view: View, augment: Augmenter | None) -> None:
+        if not isinstance(view, View):
+            raise TypeError(f"the second argument is the View that augment(x, y) returned, got {type(view).__name__}")
+        if not isinstance(output, Tensor):
+            raise TypeError(f"output must be the tensor of logits or predictions, got {type(output).__name__}")
+        if view.target is None:
+            raise ValueError("the view has no targets: call augment(x, y)")
+        if output.ndim == 0 or len(output) != len(view.x):
+            raise ValueError(
+                f"output must have one row per row of view.x, {len(view.x)}, got shape {tuple(output.shape)}"
+            )
+        if augment is None and any(draw.requires_grad for draw in view.phi.values()):
+            raise ValueError(
+                "this view was drawn by an augmentation that learns: pass augment= so that its KL is counted"
+            )
+
+    def _check_reach(self, per_example: Tensor, view: View, augment: Augmenter) -> None:
+        """Once per augmentation: is every φ that learns connected to the data term?"""
+        if augment in self._reached or torch.compiler.is_compiling() or not (augment.training and view.gamma):
+            return
+        if lost := unreached(per_example, augment):
+            raise ValueError(
+                f"the data cannot move {', '.join(lost)}: no path of gradients leads from the likelihood to it, only its KL would."
+                " Was view.x detached, turned into integers, replayed, or drawn under no_grad? Fix that, or give a plain number"
+            )
+        self._reached.add(augment)

@@ -1,0 +1,455 @@
+r"""q(φ), p(φ) and the KL between them, for one augmentation hyperparameter φ.
+
+    u ~ N(loc, scale²) on the real line,   φ = T(u),   T = biject_to(support)          posterior="normal"
+    φ = T(loc)                                                                          posterior="point"
+
+`learn(10.0)` only *describes* this; an augmentation turns the description into a `Phi` module, since it knows the unit, the support
+and what "no augmentation" is. Three kinds of `Phi` share one interface: `LearnedPhi`, `FixedPhi` and `PriorPhi`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.distributions import (
+    Distribution,
+    Normal,
+    TransformedDistribution,
+    biject_to,
+    constraints,
+    kl_divergence,
+)
+from torch.distributions.constraints import Constraint
+from torch.distributions.transforms import ExpTransform
+
+from optima.distributions import map_tensors, without_validation
+from optima.gradient_record import GradientRecord
+from optima.sampling import as_noise, sample
+from optima.streams import Noise
+
+Number = float | int | Tensor | list[float] | tuple[float, ...]
+
+_KL_DRAWS = 64
+_SUMMARY_DRAWS = 20_000
+
+
+class Summary(NamedTuple):
+    """Mean and central 90 % interval, in the constrained space."""
+
+    mean: Tensor
+    low: Tensor
+    high: Tensor
+
+
+@dataclass(frozen=True)
+class Learn:
+    """A hyperparameter to be learned, as described by `learn`."""
+
+    init: Number
+    prior: Distribution | None = None
+    support: Constraint | None = None
+    posterior: Literal["normal", "point"] = "normal"
+    scale: float = 0.1
+
+
+def learn(
+    init: Number,
+    *,
+    prior: Distribution | None = None,
+    support: Constraint | None = None,
+    posterior: Literal["normal", "point"] = "normal",
+    scale: float = 0.1,
+) -> Learn:
+    r"""Ask for a hyperparameter to be learned, starting from `init`.
+
+    Args:
+        init: where the centre of q(φ) starts, in the constrained space and in the augmentation's unit.
+        prior: any `torch.distributions` distribution over φ. The default is Normal on the unconstrained line, centred on `init`.
+        support: where φ lives. The default is the augmentation's, narrowed to the prior's support where that is smaller.
+        posterior: "normal" for a distribution, "point" for a point estimate whose "KL" is −log p(φ).
+        scale: standard deviation of q(φ) on the unconstrained line at the start.
+
+    Example:
+        >>> learn(0.2, support=constraints.unit_interval).init
+        0.2
+    """
+    if posterior not in ("normal", "point"):
+        raise ValueError(f'posterior must be "normal" or "point", got {posterior!r}')
+    if prior is not None and not isinstance(prior, Distribution):
+        raise TypeError(f"prior must be a torch.distributions.Distribution, got {type(prior).__name__}")
+    if support is not None and not isinstance(support, Constraint):
+        raise TypeError(f"support must be a torch.distributions constraint, got {type(support).__name__}")
+    if not (math.isfinite(scale) and scale > 0):
+        raise ValueError(f"scale must be a positive finite number, got {scale}")
+    _as_tensor(init, "init")
+    return Learn(init, prior, support, posterior, scale)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What an augmentation knows about one of its hyperparameters.
+
+    Args:
+        support: the values φ may take while it is learned.
+        unit: for people.
+        off: the value that means no augmentation, if there is one.
+        prior_scale: spread of the default prior on the unconstrained line.
+        allows_off: whether `off` may be given as a fixed value although it lies on the support's edge.
+    """
+
+    support: Constraint
+    unit: str = ""
+    off: float | None = None
+    prior_scale: float = 1.0
+    allows_off: bool = True
+
+
+class Phi(nn.Module, ABC):
+    """One hyperparameter φ: something that can be drawn, summarised, and has a KL to its prior."""
+
+    shape: torch.Size
+
+    @abstractmethod
+    def draw(self, count: int, *, dtype: torch.dtype, device: torch.device, noise: Noise, watch: bool = True) -> Tensor:
+        """`count` independent draws of φ, shape (count, *shape); `watch` records the gradient that comes back through them."""
+
+    @abstractmethod
+    def kl(self, noise: Noise | None = None) -> Tensor:
+        """KL(q(φ) ‖ p(φ)) in nats; a scalar. `noise` feeds the estimate where there is no closed form."""
+
+    @abstractmethod
+    def summary(self) -> Summary:
+        """Mean and 90 % interval of φ."""
+
+
+class FixedPhi(Phi):
+    """φ is a known number; its KL is 0."""
+
+    value: Tensor
+
+    def __init__(self, name: str, value: Number, domain: Domain):
+        super().__init__()
+        tensor = _as_tensor(value, name)
+        inside = bool(domain.support.check(tensor).all())
+        if not inside and not (domain.allows_off and domain.off is not None and bool((tensor == domain.off).all())):
+            raise ValueError(f"{name} must lie in {_words(domain.support)}, got {value}")
+        self.shape = tensor.shape
+        self.register_buffer("value", tensor)
+
+    def draw(self, count: int, *, dtype: torch.dtype, device: torch.device, noise: Noise, watch: bool = True) -> Tensor:
+        return self.value.to(dtype).expand(count, *self.shape)
+
+    def kl(self, noise: Noise | None = None) -> Tensor:
+        return torch.zeros((), dtype=torch.promote_types(self.value.dtype, torch.float32), device=self.value.device)
+
+    def summary(self) -> Summary:
+        return Summary(self.value, self.value, self.value)
+
+
+class PriorPhi(Phi):
+    """φ is drawn from its prior; its KL is 0."""
+
+    def __init__(self, prior: Distribution, shape: torch.Size):
+        super().__init__()
+        self.shape = shape
+        self.prior = prior
+
+    def draw(self, count: int, *, dtype: torch.dtype, device: torch.device, noise: Noise, watch: bool = True) -> Tensor:
+        return sample(self.prior, (count,), noise=noise).to(dtype).expand(count, *self.shape)
+
+    def kl(self, noise: Noise | None = None) -> Tensor:
+        return torch.zeros_like(self.summary().mean.sum())
+
+    def summary(self) -> Summary:
+        return summarise(self.prior)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PriorPhi:
+        super()._apply(fn, recurse)
+        self.prior = _move(self.prior, fn)
+        return self
+
+
+class LearnedPhi(Phi):
+    r"""q(φ): Normal on the unconstrained line, or a point, pushed through the support's bijection.
+
+    Shapes: `loc` and `log_scale` have the shape of the unconstrained φ; draws are (count, *shape of φ).
+
+    Args:
+        name: for messages.
+        spec: what `learn` recorded.
+        domain: what the augmentation knows.
+        flat_prior: leave a point posterior without a prior of its own (when the prior is on γ).
+    """
+
+    def __init__(self, name: str, spec: Learn, domain: Domain, *, flat_prior: bool = False):
+        super().__init__()
+        init = _as_tensor(spec.init, name)
+        self.shape = init.shape
+        self.domain = domain
+        self.posterior = spec.posterior
+        self.support = _choose_support(name, spec, domain)
+        if not bool(self.support.check(init).all()):
+            raise ValueError(f"{name}: learn({spec.init}) must start inside {_words(self.support)}")
+        loc = self.bijection.inv(init)
+        if not bool(loc.isfinite().all()):
+            raise ValueError(f"{name}: learn({spec.init}) sits on the edge of {_words(self.support)}; start inside it")
+        self.start = init
+        self.loc = nn.Parameter(loc.clone())
+        self.log_scale = nn.Parameter(torch.full_like(loc, math.log(spec.scale))) if self._is_normal else None
+        prior = self._default_prior(loc) if spec.prior is None and not flat_prior else spec.prior
+        self.prior = None if prior is None else without_validation(prior)
+        self.closed_form = self._is_normal and self.prior is not None and _shares_bijection(self.q_phi(), self.prior)
+        if self.prior is not None:
+            _check_prior(name, self.prior, self.q_phi() if self._is_normal else None, init)
+        self.record = GradientRecord(loc.shape)
+
+    @property
+    def _is_normal(self) -> bool:
+        return self.posterior == "normal"
+
+    @property
+    def bijection(self) -> Any:
+        """T: the unconstrained line → the support."""
+        return bijection_of(self.support)
+
+    def scale(self) -> Tensor:
+        """Standard deviation of u; 0 for a point."""
+        return torch.zeros_like(self.loc) if self.log_scale is None else self.log_scale.exp()
+
+    def q_phi(self) -> Distribution:
+        """q(φ) as a distribution over the constrained space (of a normal posterior)."""
+        if self.log_scale is None:
+            raise TypeError("a point posterior has no density; read its value from summary().mean")
+        base = Normal(_full(self.loc), _full(self.log_scale).exp(), validate_args=False)
+        event = self.bijection.domain.event_dim
+        q_u = torch.distributions.Independent(base, event) if event else base
+        return TransformedDistribution(q_u, [self.bijection], validate_args=False)
+
+    def p_phi(self) -> Distribution:
+        """p(φ)."""
+        if self.prior is None:
+            raise TypeError("this φ has no prior of its own: the prior is on γ (prior_gamma)")
+        return self.prior
+
+    def from_noise(self, noise: Tensor) -> Tensor:
+        """φ = T(loc + scale · noise): the draw with its randomness as an argument."""
+        return self.bijection(self._unconstrained(noise))
+
+    def draw(self, count: int, *, dtype: torch.dtype, device: torch.device, noise: Noise, watch: bool = True) -> Tensor:
+        if self.log_scale is None:
+            u = _full(self.loc).to(dtype).expand(count, *self.loc.shape).clone()
+        else:
+            u = self._unconstrained(noise.normal((count, *self.loc.shape), dtype=dtype, device=device))
+        if watch and u.requires_grad:
+            u.register_hook(self.record.add)
+        return self.bijection(u)
+
+    def _unconstrained(self, noise: Tensor) -> Tensor:
+        if self.log_scale is None:
+            return _full(self.loc).expand(noise.shape)
+        return _full(self.loc) + _full(self.log_scale).exp() * noise
+
+    def kl(self, noise: Noise | None = None, *, draws: int = _KL_DRAWS) -> Tensor:
+        """KL(q ‖ p): closed form when both are Normal on the same unconstrained line, else an unbiased estimate.
+
+        A point posterior gives −log p(φ), the MAP penalty, which is a KL only up to a constant.
+        """
+        if self.prior is None:
+            return _full(self.loc).new_zeros(())
+        if self.log_scale is None:
+            return -self.prior.log_prob(self.bijection(_full(self.loc))).sum()
+        if self.closed_form:
+            return kl_divergence(self.q_phi(), self.prior).sum()
+        return self._kl_estimate(as_noise(None) if noise is None else noise, draws)
+
+    def _kl_estimate(self, noise: Noise, draws: int) -> Tensor:
+        """E_q[log q(φ) − log p(φ)], the entropy of u in closed form and the rest over antithetic pairs."""
+        loc = _full(self.loc)
+        half = noise.normal((draws // 2, *loc.shape), dtype=loc.dtype, device=loc.device)
+        u = self._unconstrained(torch.cat([half, -half]))
+        phi = self.bijection(u)
+        # log q(φ) = log N(u) − log|dT/du|; without the second term φ would be drawn towards the edges of its support
+        log_det = self.bijection.log_abs_det_jacobian(u, phi)
+        log_p = self.p_phi().log_prob(phi)
+        cross = _per_draw(log_p) + _per_draw(log_det)
+        entropy = Normal(loc, self.scale().to(u.dtype), validate_args=False).entropy().sum()
+        return -entropy - cross.mean()
+
+    @torch.no_grad()
+    def summary(self) -> Summary:
+        if self.log_scale is None:
+            value = self.bijection(_full(self.loc))
+            return Summary(value, value, value)
+        return summarise(self.q_phi())
+
+    @torch.no_grad()
+    def excess(self) -> float:
+        """How far q(φ) is from its prior in nats: the KL, or for a point the drop of log p(φ) below the prior's mode."""
+        if self.prior is None:
+            return math.nan
+        if self.log_scale is not None:
+            return float(self.kl(as_noise(torch.Generator(self.loc.device).manual_seed(0)), draws=4096))
+        peak = max(float(self.prior.log_prob(x).sum()) for x in _mode_candidates(self.prior, self.start))
+        return max(0.0, peak + float(self.kl()))
+
+    def _default_prior(self, loc: Tensor) -> Distribution:
+        base = Normal(loc.clone(), torch.full_like(loc, self.domain.prior_scale), validate_args=False)
+        event = self.bijection.domain.event_dim
+        p_u = torch.distributions.Independent(base, event) if event else base
+        return TransformedDistribution(p_u, [self.bijection], validate_args=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LearnedPhi:
+        super()._apply(fn, recurse)
+        if self.prior is not None:
+            self.prior = _move(self.prior, fn)
+        return self
+
+
+@torch.no_grad()
+def summarise(distribution: Distribution) -> Summary:
+    """Mean and 90 % interval of a distribution: exact quantiles where it is a monotone map of a Normal, else from fixed draws."""
+    normal = _as_normal(distribution)
+    if normal is not None:
+        loc, scale, push = normal
+        nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+        points = torch.as_tensor(nodes, dtype=loc.dtype, device=loc.device).view(-1, *[1] * loc.ndim)
+        values = push(loc + scale * points)
+        mean = torch.tensordot(torch.as_tensor(weights / weights.sum(), dtype=loc.dtype, device=loc.device), values, 1)
+        return Summary(mean, push(loc - 1.6448536 * scale), push(loc + 1.6448536 * scale))
+    draws = sample(distribution, (_SUMMARY_DRAWS,), noise=torch.Generator().manual_seed(0)).double()
+    low, high = torch.quantile(draws, torch.tensor([0.05, 0.95], dtype=torch.float64), dim=0)
+    return Summary(draws.mean(0).float(), low.float(), high.float())
+
+
+def bijection_of(support: Constraint) -> Any:
+    """The map from the real line to the support: torch's own, but a plain exponential for the positive numbers.
+
+    torch 2.13 gives `positive` exp followed by an affine map that does nothing, so that no LogNormal would be recognised as sharing it.
+    """
+    return ExpTransform() if support is constraints.positive else biject_to(support)
+
+
+def _as_normal(distribution: Distribution) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]] | None:
+    """(loc, scale, T) when the distribution is T of a Normal and T acts elementwise."""
+    if isinstance(distribution, Normal):
+        return distribution.loc, distribution.scale, lambda u: u
+    if isinstance(distribution, TransformedDistribution) and isinstance(distribution.base_dist, Normal):
+        transforms = distribution.transforms
+
+        def push(u: Any) -> Any:
+            for transform in transforms:
+                u = transform(u)
+            return u
+
+        return distribution.base_dist.loc, distribution.base_dist.scale, push
+    return None
+
+
+def _shares_bijection(q: Distribution, p: Distribution) -> bool:
+    """Whether KL(q ‖ p) is the KL of two Normals on the same unconstrained line."""
+    if not isinstance(q, TransformedDistribution):
+        return False
+    bijection = q.transforms
+    if isinstance(p, Normal):
+        return all(t == torch.distributions.transforms.identity_transform for t in bijection)
+    return (
+        isinstance(p, TransformedDistribution) and p.transforms == bijection and type(p.base_dist) is type(q.base_dist)
+    )
+
+
+def _choose_support(name: str, spec: Learn, domain: Domain) -> Constraint:
+    if spec.support is not None:
+        if not _contains(domain.support, spec.support):
+            raise ValueError(f"{name}: support {_words(spec.support)} must lie within {_words(domain.support)}")
+        return spec.support
+    if spec.prior is None:
+        return domain.support
+    prior_support = spec.prior.support
+    if prior_support is None or _contains(prior_support, domain.support):
+        return domain.support
+    if _contains(domain.support, prior_support):
+        return prior_support
+    raise ValueError(
+        f"{name}: the prior {type(spec.prior).__name__} lives on {_words(prior_support)}, which does not fit"
+        f" {_words(domain.support)}; give a prior on that set, or support="
+    )
+
+
+def _contains(outer: Constraint, inner: Constraint) -> bool:
+    """Whether `outer` holds a grid of points spread over `inner`."""
+    if isinstance(inner, constraints.independent):
+        inner = inner.base_constraint
+    if isinstance(outer, constraints.independent):
+        outer = outer.base_constraint
+    bijection = bijection_of(inner)
+    points = torch.linspace(-9.0, 9.0, 37, dtype=torch.float64)
+    if bijection.domain.event_dim:
+        points = points.unsqueeze(-1).expand(-1, 2)
+        return type(outer) is type(inner) or bool(outer.check(bijection(points)).all())
+    if outer.event_dim:
+        return False
+    return bool(outer.check(bijection(points)).all())
+
+
+def _check_prior(name: str, prior: Distribution, q: Distribution | None, init: Tensor) -> None:
+    expected = init.shape if q is None else torch.Size((*q.batch_shape, *q.event_shape))
+    shape = torch.Size((*prior.batch_shape, *prior.event_shape))
+    try:
+        fits = torch.broadcast_shapes(shape, expected) == expected
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{name}: the prior has shape {tuple(shape)} and φ has shape {tuple(expected)}; they must agree"
+        )
+
+
+def _mode_candidates(prior: Distribution, start: Tensor) -> list[Tensor]:
+    summary = summarise(prior)
+    points = [*(summary.low + (summary.high - summary.low) * t for t in torch.linspace(0, 1, 201)), start]
+    with suppress(NotImplementedError):
+        points.append(prior.mode)
+    return points
+
+
+def _per_draw(value: Tensor) -> Tensor:
+    return value.flatten(1).sum(1) if value.ndim > 1 else value
+
+
+def _full(tensor: Tensor) -> Tensor:
+    """At least float32: φ and the KL never live in half precision."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _as_tensor(value: Number, name: str) -> Tensor:
+    if isinstance(value, bool) or not isinstance(value, float | int | Tensor | list | tuple | np.generic):
+        raise TypeError(f"{name} must be a number, a list of numbers or learn(...), got {type(value).__name__}")
+    tensor = torch.as_tensor(value).detach()
+    tensor = tensor.clone() if tensor.dtype == torch.float64 and isinstance(value, Tensor) else tensor.float()
+    if not bool(tensor.isfinite().all()):
+        raise ValueError(f"{name} must be finite, got {value}")
+    return tensor
+
+
+def _move(distribution: Distribution, fn: Callable[[Tensor], Tensor]) -> Distribution:
+    """Follow the module to another device, but never below the prior's own precision."""
+    device = fn(torch.empty(0)).device
+    return map_tensors(distribution, lambda tensor: tensor.to(device))
+
+
+def _words(support: Constraint) -> str:
+    """A constraint as a reader knows it."""
+    if isinstance(support, constraints.interval):
+        return f"({float(support.lower_bound):g}, {float(support.upper_bound):g})"
+    if isinstance(support, constraints.greater_than):
+        return f"({float(support.lower_bound):g}, ∞)"
+    known = {"Real": "the real line", "Simplex": "the simplex"}
+    return known.get(type(support).__name__.lstrip("_"), str(support))
