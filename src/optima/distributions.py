@@ -57,7 +57,7 @@ def map_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
 
 
 def without_validation(distribution: Distribution) -> Distribution:
-    """A copy that does not check its arguments at every call: checks depend on the data, which a compiled graph cannot do."""
+    """A copy that does not check its arguments: such checks branch on the data, which a compiled graph cannot do."""
     twin = map_tensors(distribution, lambda tensor: tensor)
     part = twin
     while isinstance(part, Distribution):
@@ -102,7 +102,8 @@ def distribution_from_json(data: dict[str, Any]) -> Distribution:
         )
     if family not in _FAMILIES:
         raise ValueError(f"unknown distribution {family!r} in the policy; expected a family of torch.distributions")
-    return _FAMILIES[family](**{name: torch.tensor(value) for name, value in data["parameters"].items()})
+    parameters: dict[str, Any] = {name: torch.tensor(value) for name, value in data["parameters"].items()}
+    return _FAMILIES[family](**parameters)
 
 
 def _transform_to_json(transform: Transform) -> dict[str, Any]:
@@ -161,7 +162,7 @@ def _number(value: Any) -> Any:
 
 
 def readable(tensor: Tensor) -> Any:
-    """A tensor as JSON numbers; a float32 becomes the shortest decimal that rounds back to it, 0.05 and not 0.05000000074505806."""
+    """A tensor as JSON numbers; a float32 becomes the shortest decimal that rounds back to it."""
     values = tensor.detach().cpu()
     if values.dtype != torch.float32:
         return values.tolist()

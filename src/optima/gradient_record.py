@@ -1,13 +1,14 @@
 r"""Did the data speak? A running record of the data term's gradient with respect to one q(φ).
 
-Every backward pass adds g, the gradient of the *data term alone* along the unconstrained location of q(φ) (the KL never passes
-through the draw that is watched). Steps are grouped in blocks of 32, 64, 128, …; a block's verdict is the t-statistic
+Every backward pass adds g, the gradient of the *data term alone* along the unconstrained location of q(φ) (the KL
+never passes through the draw that is watched). Steps are grouped in blocks of 32, 64, 128, …; a block's verdict is
+the t-statistic
 
     z = mean(g) / (std(g) / √n)
 
-and the record keeps the most extreme z of any block. Blocks that grow find both a short early push and a long faint one, and
-bound the number of looks: under 20 in ten million steps. |z| ≥ 4 then has a false alarm rate of about one in a thousand.
-The statistic does not change when the loss is rescaled, so it survives 1/N and mixed precision.
+and the record keeps the most extreme z of any block. Blocks that grow find both a short early push and a long faint
+one, and bound the number of looks: under 20 in ten million steps. |z| ≥ 4 then has a false alarm rate of about one in a
+thousand. The statistic does not change when the loss is rescaled, so it survives 1/N and mixed precision.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 r"""log p(y | output), one number per row, for hard, soft and mixed targets.
 
-A soft target is a distribution over classes, t; its log-likelihood is Σ_c t_c log p_c. A `MixedTarget` is the soft target Σ_m w_m onehot(y_m).
+A soft target is a distribution over classes, t; its log-likelihood is Σ_c t_c log p_c. A `MixedTarget` is the soft
+target Σ_m w_m onehot(y_m).
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ class Categorical(Likelihood):
     Targets: class numbers (rows,), probabilities (rows, C), or a `MixedTarget`.
 
     Args:
-        subtract_floor: add the target's own entropy, which turns the cross-entropy of a soft target into −KL(t ‖ p). The cross-entropy
-            of a soft target cannot fall below that entropy whatever the model does, so that a learned Mixup would otherwise be paid for
-            mixing less. Hard targets have no entropy and do not change.
+        subtract_floor: add the target's own entropy, which turns the cross-entropy of a soft target into −KL(t ‖ p).
+            The cross-entropy of a soft target cannot fall below that entropy whatever the model does, so that a
+            learned Mixup would otherwise be paid for mixing less. Hard targets have no entropy and do not change.
 
     Example:
         >>> Categorical().log_lik(torch.zeros(1, 2), torch.tensor([1]))

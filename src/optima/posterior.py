@@ -3,8 +3,9 @@ r"""q(φ), p(φ) and the KL between them, for one augmentation hyperparameter φ
     u ~ N(loc, scale²) on the real line,   φ = T(u),   T = biject_to(support)          posterior="normal"
     φ = T(loc)                                                                          posterior="point"
 
-`learn(10.0)` only *describes* this; an augmentation turns the description into a `Phi` module, since it knows the unit, the support
-and what "no augmentation" is. Three kinds of `Phi` share one interface: `LearnedPhi`, `FixedPhi` and `PriorPhi`.
+`learn(10.0)` only *describes* this; an augmentation turns the description into a `Phi` module, since it knows the
+unit, the support and what "no augmentation" is. Three kinds of `Phi` share one interface: `LearnedPhi`, `FixedPhi`
+and `PriorPhi`.
 """
 
 from __future__ import annotations
@@ -72,8 +73,10 @@ def learn(
 
     Args:
         init: where the centre of q(φ) starts, in the constrained space and in the augmentation's unit.
-        prior: any `torch.distributions` distribution over φ. The default is Normal on the unconstrained line, centred on `init`.
-        support: where φ lives. The default is the augmentation's, narrowed to the prior's support where that is smaller.
+        prior: any `torch.distributions` distribution over φ. The default is Normal on the unconstrained line, centred
+            on `init`.
+        support: where φ lives. The default is the augmentation's, narrowed to the prior's support where that is
+            smaller.
         posterior: "normal" for a distribution, "point" for a point estimate whose "KL" is −log p(φ).
         scale: standard deviation of q(φ) on the unconstrained line at the start.
 
@@ -119,7 +122,7 @@ class Phi(nn.Module, ABC):
 
     @abstractmethod
     def draw(self, count: int, *, dtype: torch.dtype, device: torch.device, noise: Noise, watch: bool = True) -> Tensor:
-        """`count` independent draws of φ, shape (count, *shape); `watch` records the gradient that comes back through them."""
+        """`count` draws of φ, (count, *shape); `watch` records the gradient that comes back through them."""
 
     @abstractmethod
     def kl(self, noise: Noise | None = None) -> Tensor:
@@ -292,7 +295,7 @@ class LearnedPhi(Phi):
 
     @torch.no_grad()
     def excess(self) -> float:
-        """How far q(φ) is from its prior in nats: the KL, or for a point the drop of log p(φ) below the prior's mode."""
+        """How far q(φ) is from its prior, in nats: the KL, or a point's drop of log p(φ) below the mode."""
         if self.prior is None:
             return math.nan
         if self.log_scale is not None:
@@ -315,7 +318,7 @@ class LearnedPhi(Phi):
 
 @torch.no_grad()
 def summarise(distribution: Distribution) -> Summary:
-    """Mean and 90 % interval of a distribution: exact quantiles where it is a monotone map of a Normal, else from fixed draws."""
+    """Mean and 90 % interval: exact quantiles where φ is a monotone map of a Normal, else from fixed draws."""
     normal = _as_normal(distribution)
     if normal is not None:
         loc, scale, push = normal
@@ -332,7 +335,8 @@ def summarise(distribution: Distribution) -> Summary:
 def bijection_of(support: Constraint) -> Any:
     """The map from the real line to the support: torch's own, but a plain exponential for the positive numbers.
 
-    torch 2.13 gives `positive` exp followed by an affine map that does nothing, so that no LogNormal would be recognised as sharing it.
+    torch 2.13 gives `positive` exp followed by an affine map that does nothing, so that no LogNormal would be
+    recognised as sharing it.
     """
     return ExpTransform() if support is constraints.positive else biject_to(support)
 

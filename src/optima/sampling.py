@@ -236,7 +236,7 @@ class Pathwise:
 
 @dataclass(frozen=True)
 class ScoreFunction:
-    """γ drawn without a gradient, weighted by ∇ log p(γ | φ): unbiased for any γ and any transform, of higher variance."""
+    """γ drawn without a gradient, weighted by ∇ log p(γ | φ): unbiased for any γ and T, of higher variance."""
 
     def misfit(self, distribution: Distribution) -> str | None:
         return None
@@ -248,8 +248,8 @@ class ScoreFunction:
 def _scored(distribution: Distribution, noise: Noise) -> tuple[Tensor, Tensor]:
     """A draw and its log-density, up to terms free of φ.
 
-    Beta and Dirichlet draws round to exactly 0 or 1 at small concentrations, where their density is infinite; the density of the
-    logit (of the logarithms) differs by a Jacobian that does not involve φ, and stays finite.
+    Beta and Dirichlet draws round to exactly 0 or 1 at small concentrations, where their density is infinite; the
+    density of the logit (of the logarithms) differs by a Jacobian that does not involve φ, and stays finite.
     """
     if isinstance(distribution, Beta):
         with torch.no_grad():
@@ -271,8 +271,8 @@ def _scored(distribution: Distribution, noise: Noise) -> tuple[Tensor, Tensor]:
 class Relaxed:
     """Discrete γ replaced by a Gumbel-softmax draw (Jang et al., 2017; Maddison et al., 2017).
 
-    The gradient is exact for the *relaxed* model, in which γ is a soft number in (0, 1) (a point of the simplex for a Categorical);
-    against the discrete model it is biased, less so at a low temperature, where its variance grows.
+    The gradient is exact for the *relaxed* model, in which γ is a soft number in (0, 1) (a point of the simplex for a
+    Categorical); against the discrete model it is biased, less so at a low temperature, where its variance grows.
     """
 
     temperature: float = 0.5
@@ -300,7 +300,7 @@ class Relaxed:
 
 @dataclass(frozen=True)
 class StraightThrough:
-    """Discrete γ forwards, the relaxed draw's derivative backwards: γ stays exact, the gradient is BIASED at any temperature."""
+    """Discrete γ forwards, the relaxed draw's derivative backwards: γ stays exact, the gradient is BIASED."""
 
     temperature: float = 0.5
 

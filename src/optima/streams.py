@@ -1,8 +1,9 @@
 r"""Where randomness comes from: a named source of noise, handed to the samplers as an argument.
 
-Two sources exist. `Stream` is counter-based: the n-th draw under a name is a function of (seed, rank, worker, name, n) and
-of nothing else, so ranks differ, adding an augmentation does not shift its neighbours' draws, and a checkpoint needs two
-integers. `GeneratorNoise` consumes a `torch.Generator` the caller brought. Neither touches torch's global generator.
+Two sources exist. `Stream` is counter-based: the n-th draw under a name is a function of (seed, rank, worker, name,
+n) and of nothing else, so ranks differ, adding an augmentation does not shift its neighbours' draws, and a checkpoint
+needs two integers. `GeneratorNoise` consumes a `torch.Generator` the caller brought. Neither touches torch's global
+generator.
 
 Draws of a stream go through a custom operator, because a `torch.Generator` cannot be traced by `torch.compile`.
 """

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -49,17 +49,20 @@ from optima.streams import Noise, Stream
 _KL_GAMMA_DRAWS = 32
 
 
-class Augmenter(nn.Module, ABC):
+class _Checked(ABCMeta):
+    """Runs `check_construction` after the most derived `__init__`, and keeps the arguments for `optima.save`."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        module = super().__call__(*args, **kwargs)
+        module.arguments = inspect.signature(cls).bind(*args, **kwargs).arguments
+        module.check_construction()
+        return module
+
+
+class Augmenter(nn.Module, metaclass=_Checked):
     """Anything that maps a batch to a `View`: an `Augmentation`, or a `Sequential` of them."""
 
-    _arguments: inspect.BoundArguments
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        # the arguments are kept so that a policy can be written down; a copy comes through here without any
-        module = super().__new__(cls)
-        bound = inspect.signature(cls.__init__).bind_partial(module, *args, **kwargs)
-        object.__setattr__(module, "_arguments", bound)
-        return module
+    arguments: dict[str, Any]
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,11 +108,14 @@ class Augmenter(nn.Module, ABC):
         return self.extend(view, noise, replay, "")
 
     def kl(self) -> Tensor:
-        """KL(q(φ) ‖ p(φ)), plus KL(p(γ | φ) ‖ p₀(γ)) of every augmentation with a `prior_gamma`; nats, for the whole data set."""
+        """KL(q(φ) ‖ p(φ)), plus KL(p(γ | φ) ‖ p₀(γ)) where there is a `prior_gamma`; nats, for the whole data set."""
         noise = self.stream.noise("kl")
         terms = [phi.kl(noise.named(name)) for name, phi in self.named_phi()]
         terms += [leaf.kl_gamma(noise.named(name)) for name, leaf in self.leaves() if leaf.prior_gamma is not None]
         return torch.stack([term.reshape(()) for term in terms]).sum() if terms else torch.zeros(())
+
+    def check_construction(self) -> None:
+        """Raise what can only be known once every hyperparameter is declared."""
 
     def draw_inputs(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """T_γ(x) for one draw of φ and γ, in either mode; augmentations that mix examples are left out."""
@@ -165,10 +171,11 @@ class Augmentation(Augmenter):
     r"""One family: p(γ | φ) bound to a T_γ.
 
     Args:
-        estimator: how φ gets its gradient through γ: "pathwise", "score_function", "relaxed", "straight_through" or an `Estimator`.
+        estimator: how φ gets its gradient through γ: "pathwise", "score_function", "relaxed", "straight_through" or
+            an `Estimator`.
         phi_draws: one draw of φ per "example" (same expectation, less variance) or per "batch".
-        prior_gamma: a prior p₀(γ), one distribution or one per component of γ. KL(p(γ | φ) ‖ p₀(γ)) is then added, once, and a
-            `learn(..., posterior="point")` without a prior of its own gets none.
+        prior_gamma: a prior p₀(γ), one distribution or one per component of γ. KL(p(γ | φ) ‖ p₀(γ)) is then added,
+            once, and a `learn(..., posterior="point")` without a prior of its own gets none.
     """
 
     default_estimator: ClassVar[str] = "pathwise"
@@ -216,7 +223,8 @@ class Augmentation(Augmenter):
         """Raise when the batch is not of the kind this augmentation works on."""
         if not view.x.is_floating_point():
             raise TypeError(
-                f"{type(self).__name__} needs floating-point inputs, got {view.x.dtype}; convert them first, for example x.float() / 255"
+                f"{type(self).__name__} needs floating-point inputs, got {view.x.dtype};"
+                " convert them first, for example x.float() / 255"
             )
 
     def add_phi(
@@ -256,10 +264,22 @@ class Augmentation(Augmenter):
 
     def components(self) -> list[str]:
         """The names of γ's components."""
-        with torch.no_grad():
-            means = {name: phi.summary().mean.unsqueeze(0) for name, phi in self.named_phi()}
-            nobody = View(torch.empty(0))
-            return [*self.p_gamma(means), *self.draw_free(nobody, as_noise(None))]
+        return [*self._mean_laws(), *self.draw_free(View(torch.empty(0)), as_noise(None))]
+
+    def check_construction(self) -> None:
+        laws = self._mean_laws()
+        for law in laws.values():
+            self._check_fit(law)
+        self._priors_of_gamma(laws)
+
+    @torch.no_grad()
+    def _mean_laws(self) -> dict[str, Distribution]:
+        """p(γ | φ) at the posterior mean of φ, for one example."""
+        return self.p_gamma({name: phi.summary().mean.unsqueeze(0) for name, phi in self.named_phi()})
+
+    def _check_fit(self, law: Distribution) -> None:
+        if problem := self.estimator.misfit(law):
+            raise ValueError(f"{type(self).__name__}: {problem}; choose another estimator=")
 
     def kl_gamma(self, noise: Noise) -> Tensor:
         """E_q(φ) KL(p(γ | φ) ‖ p₀(γ)), over the components of γ that have a prior."""
@@ -310,13 +330,12 @@ class Augmentation(Augmenter):
         credit: Tensor | None = None
         for name, law in self.p_gamma(rows).items():
             law = law.expand(view.x.shape) if self.gamma_per == "element" else law
-            if problem := self.estimator.misfit(law):
-                raise TypeError(f"{type(self).__name__}: {problem}; choose another estimator=")
+            self._check_fit(law)
             gamma[name], log_prob = self.estimator.draw(law, noise.named(name))
             if log_prob is not None and log_prob.requires_grad:
-                log_prob = _per_row(
-                    log_prob * self.matters(view).to(log_prob.dtype) if self.gamma_per == "element" else log_prob
-                )
+                if self.gamma_per == "element":
+                    log_prob = log_prob * self.matters(view).to(log_prob.dtype)
+                log_prob = _per_row(log_prob)
                 credit = log_prob if credit is None else credit + log_prob
         return {**gamma, **self.draw_free(view, noise)}, credit
 

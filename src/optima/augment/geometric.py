@@ -62,7 +62,8 @@ class Translate(Augmentation):
     r"""Move each image by γ, two numbers per image, each Normal(0, std²) or Uniform(−range, range).
 
     Args:
-        std: spread as a fraction of width and height, one number for both or a pair (horizontal, vertical); give this or `range`.
+        std: spread as a fraction of width and height, one number for both or a pair (horizontal, vertical); give this
+            or `range`.
         range: half-width of a uniform shift, likewise.
         padding: what lies beyond the border: "zeros", "border" or "reflection".
     """
@@ -79,10 +80,9 @@ class Translate(Augmentation):
     ):
         super().__init__(**options)
         self.width = add_width(self, std, range, unit="of the size")
-        if getattr(self, self.width).shape not in ((), (2,)):
-            raise ValueError(
-                f"Translate({self.width}=…) takes one number or a pair, got shape {tuple(getattr(self, self.width).shape)}"
-            )
+        shape = getattr(self, self.width).shape
+        if shape not in ((), (2,)):
+            raise ValueError(f"Translate({self.width}=…) takes one number or a pair, got shape {tuple(shape)}")
         self.padding: Padding = checked_padding(padding)
 
     def p_gamma(self, phi: dict[str, Tensor]) -> dict[str, Distribution]:
@@ -102,7 +102,8 @@ def add_width(owner: Augmentation, std: Number | Learn | None, range: Number | L
     given = {name: value for name, value in (("std", std), ("range", range)) if value is not None}
     if len(given) != 1:
         raise TypeError(
-            f"{type(owner).__name__} takes exactly one of std (Gaussian) and range (uniform), got {'both' if given else 'neither'}"
+            f"{type(owner).__name__} takes exactly one of std (Gaussian) and range (uniform),"
+            f" got {'both' if given else 'neither'}"
         )
     name, value = next(iter(given.items()))
     owner.add_phi(name, value, support=constraints.positive, unit=unit, off=0.0)

@@ -17,10 +17,11 @@ from optima.transforms import mix
 
 
 class Mixup(Augmentation):
-    r"""Blend each example with another one (Zhang et al., 2018): x' = λ x + (1 − λ) x_j, λ ~ Beta(α, α), labels likewise.
+    r"""Blend each example with another one (Zhang et al., 2018): x' = λ x + (1 − λ) x_j, λ ~ Beta(α, α), labels
+    likewise.
 
-    Under a true gradient the cross-entropy of mixed labels pulls α towards 0, because mixed labels have an entropy of their own that no
-    model can undercut; `Categorical(subtract_floor=True)` takes it out.
+    Under a true gradient the cross-entropy of mixed labels pulls α towards 0, because mixed labels have an entropy of
+    their own that no model can undercut; `Categorical(subtract_floor=True)` takes it out.
 
     Args:
         alpha: concentration of the Beta; `learn(0.2, support=unit_interval)` is the paper's logit parameterisation.

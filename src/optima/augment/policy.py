@@ -1,7 +1,8 @@
 r"""A learned policy as two files: `NAME.json` for people and machines, `NAME.safetensors` for the exact numbers.
 
-The JSON holds which augmentations, with which arguments, and the summary; the tensors hold q(φ), the gradient record and the random
-stream, so that a loaded policy continues bit for bit. Reading looks every name up in a closed list and never imports or unpickles.
+The JSON holds which augmentations, with which arguments, and the summary; the tensors hold q(φ), the gradient record
+and the random stream, so that a loaded policy continues bit for bit. Reading looks every name up in a closed list and
+never imports or unpickles.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _ESTIMATOR_TYPES = tuple(type(estimator) for estimator in ESTIMATORS.values())
 
 
 def save(augment: Augmenter, path: str | os.PathLike[str]) -> None:
-    """Write `path`.json and `path`.safetensors; each is written aside and renamed, so a crash leaves the old file or the new one.
+    """Write `path`.json and `path`.safetensors; each is written aside and renamed, so a crash leaves the old file or
+    the new one.
 
     Args:
         augment: the policy.
@@ -94,12 +96,8 @@ def _describe(augment: Augmenter) -> dict[str, Any]:
         return {"type": "Sequential", "steps": [_describe(step) for _, step in augment.steps()]}
     if not isinstance(augment, Augmentation):
         raise TypeError(f"cannot save a {type(augment).__name__}")
-    bound = augment._arguments
-    arguments = dict(bound.arguments)
-    options = arguments.pop("options", {})
-    arguments = {
-        name: value for name, value in {**arguments, **options}.items() if name != "self" and value is not None
-    }
+    given = {**augment.arguments, **augment.arguments.get("options", {})}
+    arguments = {name: value for name, value in given.items() if name != "options" and value is not None}
     described = {name: _value(augment, name, value) for name, value in arguments.items()}
     return {"type": type(augment).__name__, "arguments": described}
 

@@ -131,7 +131,7 @@ def _judge(phi: LearnedPhi, off: float | None, kl: float) -> tuple[str, str]:
     if heard:
         return (
             UNSETTLED,
-            f"the data pushes it {direction}, yet it is still at its prior: train longer or raise its learning rate; {facts}",
+            f"the data pushes it {direction}, yet it is still at its prior: train longer, or raise its rate; {facts}",
         )
     if not moved:
         return AT_PRIOR, f"the data's gradient is no more than noise; {facts}"

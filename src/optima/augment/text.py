@@ -19,8 +19,8 @@ from optima.transforms import mask_tokens
 class TokenDropout(Augmentation):
     r"""Replace each token by the mask token with probability p: γ_t ~ Bernoulli(p), independently.
 
-    The transform is a step in γ, so φ learns through the score function. The paper's p = p_max · σ(s) with a Gaussian penalty on p is
-    `learn(0.0596, support=interval(0.0, 0.5), prior=Normal(0.1, 0.1), posterior="point")`.
+    The transform is a step in γ, so φ learns through the score function. The paper's p = p_max · σ(s) with a Gaussian
+    penalty on p is `learn(0.0596, support=interval(0.0, 0.5), prior=Normal(0.1, 0.1), posterior="point")`.
 
     Args:
         p: probability of dropping a token.
@@ -60,5 +60,6 @@ class TokenDropout(Augmentation):
     def check(self, view: View) -> None:
         if view.x.is_floating_point() or view.x.dtype == torch.bool or view.x.ndim != 2:
             raise TypeError(
-                f"TokenDropout needs integer token numbers of shape (B, L), got {view.x.dtype} of shape {tuple(view.x.shape)}"
+                "TokenDropout needs integer token numbers of shape (B, L),"
+                f" got {view.x.dtype} of shape {tuple(view.x.shape)}"
             )

@@ -35,9 +35,10 @@ class View:
         samples: K.
         gamma: the named draws of γ; feed them back as `replay`.
         phi: the named draws of φ, (B, …) each.
-        log_prob: Σ log p(γ | φ) over the draws that each row of x depends on and that the score function must credit, (K·B,);
-            None when every draw is pathwise.
-        sources: (B, B), whether row i depends on such draws of row j; None when each row depends on its own alone. Kept for K = 1.
+        log_prob: Σ log p(γ | φ) over the draws that each row of x depends on and that the score function must credit,
+            (K·B,); None when every draw is pathwise.
+        sources: (B, B), whether row i depends on such draws of row j; None when each row depends on its own alone.
+            Kept for K = 1.
     """
 
     x: Tensor

@@ -95,7 +95,8 @@ def kl_theta(model: nn.Module) -> Tensor:
 def bayesian_last_layer(
     model: nn.Module, layer: str | None = None, *, prior_std: float = 1.0, init_std: float = 0.01
 ) -> nn.Module:
-    """Replace the last linear layer of `model` by a `BayesianLinear` with the same mean; the model is changed in place and returned.
+    """Replace the last linear layer of `model` by a `BayesianLinear` with the same mean; the model is changed in
+    place and returned.
 
     Args:
         model: any module with a linear head.

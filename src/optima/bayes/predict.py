@@ -2,8 +2,9 @@ r"""The predictive distribution E_q(θ)[ p(y | x, θ) ], and over γ as well whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,16 @@ from torch import Tensor, nn
 from optima.augment.base import Augmenter
 from optima.bayes.layers import BayesianLinear
 from optima.likelihoods import Likelihood, as_likelihood
+
+Mean = Callable[[Tensor], Tensor]
+
+
+class Call(NamedTuple):
+    """One call of a Bayesian layer."""
+
+    layer: BayesianLinear
+    features: Tensor
+    output: Tensor
 
 
 @torch.no_grad()
@@ -25,8 +36,8 @@ def predict(
 ) -> Tensor:
     """Average the model's *probabilities* (never its logits) over draws of θ, and of γ when `augment` is given.
 
-    When the model's output is that of a Bayesian last layer, all draws of θ cost one pass through the rest of the model.
-    Augmentations that mix examples say nothing about a single input and are left out.
+    When the model's output is that of a Bayesian last layer, all draws of θ cost one pass through the rest of the
+    model. Augmentations that mix examples say nothing about a single input and are left out.
 
     Args:
         model: put into eval mode while predicting, and back afterwards.
@@ -46,15 +57,15 @@ def predict(
         return sum(draws, start=torch.zeros(())) / samples
 
 
-def _over_theta(model: nn.Module, x: Tensor, samples: int, mean, generator: torch.Generator | None) -> Tensor:
+def _over_theta(model: nn.Module, x: Tensor, samples: int, mean: Mean, generator: torch.Generator | None) -> Tensor:
     layers = [module for module in model.modules() if isinstance(module, BayesianLinear)]
     if not layers:
         return mean(model(x))
     with _recorded(layers) as calls:
         output = model(x)
-    if len(calls) == 1 and calls[0][2] is output:
-        layer, features, _ = calls[0]
-        draws = (mean(layer.draw(features, 1, generator).squeeze(0)) for _ in range(samples))
+    if len(calls) == 1 and calls[0].output is output:
+        head = calls[0]
+        draws = (mean(head.layer.draw(head.features, 1, generator).squeeze(0)) for _ in range(samples))
     else:
         draws = (mean(_sampled(model, x, layers, generator)) for _ in range(samples))
     return sum(draws, start=torch.zeros(())) / samples
@@ -62,23 +73,31 @@ def _over_theta(model: nn.Module, x: Tensor, samples: int, mean, generator: torc
 
 def _sampled(model: nn.Module, x: Tensor, layers: list[BayesianLinear], generator: torch.Generator | None) -> Tensor:
     """One pass with every Bayesian layer drawing its output."""
-    handles = [
-        layer.register_forward_hook(lambda m, args, _: m.draw(args[0], 1, generator).squeeze(0)) for layer in layers
-    ]
-    try:
+
+    def draw(layer: nn.Module, inputs: tuple[Tensor, ...], _: Tensor) -> Tensor:
+        return cast("BayesianLinear", layer).draw(inputs[0], 1, generator).squeeze(0)
+
+    with _hooked(layers, draw):
         return model(x)
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager
-def _recorded(layers: list[BayesianLinear]) -> Iterator[list[tuple[BayesianLinear, Tensor, Tensor]]]:
-    """Collect (layer, input, output) of every call of a Bayesian layer."""
-    calls: list[tuple[BayesianLinear, Tensor, Tensor]] = []
-    handles = [layer.register_forward_hook(lambda m, args, out: calls.append((m, args[0], out))) for layer in layers]
-    try:
+def _recorded(layers: list[BayesianLinear]) -> Iterator[list[Call]]:
+    """Collect every call of a Bayesian layer."""
+    calls: list[Call] = []
+
+    def record(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        calls.append(Call(cast("BayesianLinear", layer), inputs[0], output))
+
+    with _hooked(layers, record):
         yield calls
+
+
+@contextmanager
+def _hooked(layers: list[BayesianLinear], hook: Callable[..., Tensor | None]) -> Iterator[None]:
+    handles = [layer.register_forward_hook(hook) for layer in layers]
+    try:
+        yield
     finally:
         for handle in handles:
             handle.remove()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,7 +10,8 @@ from torch import Tensor
 from optima.metrics.scores import check_predictions
 
 
-class ReliabilityBins(NamedTuple):
+@dataclass(frozen=True)
+class ReliabilityBins:
     """Per bin of confidence: how many rows, their mean confidence and their accuracy (0 where empty)."""
 
     edges: Tensor

@@ -24,7 +24,7 @@ def nll(probs: Tensor, labels: Tensor) -> float:
 
 
 def brier(probs: Tensor, labels: Tensor) -> float:
-    """Mean squared distance between the probabilities and the one-hot label, summed over classes: 0 is best, 2 is worst."""
+    """Mean squared distance of the probabilities to the one-hot label, summed over classes: from 0 (best) to 2."""
     check_predictions(probs, labels)
     one_hot = torch.nn.functional.one_hot(labels.long(), probs.shape[-1])
     return float((probs.double() - one_hot).square().sum(-1).mean())

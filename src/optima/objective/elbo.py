@@ -1,6 +1,7 @@
 r"""The augmented ELBO as arithmetic on tensors. Read this file first.
 
-    ELBO = N/B · Σ_i ℓ_i  −  KL(q(θ) ‖ p(θ))  −  KL(q(φ) ‖ p(φ))                                   (Algorithms 1 and 2, line 10)
+    ELBO = N/B · Σ_i ℓ_i  −  KL(q(θ) ‖ p(θ))  −  KL(q(φ) ‖ p(φ))                                   (Algorithms 1 and
+    2, line 10)
 
 ℓ_i is what example i says, given log p(yᵢ | T_{γ_ik}(xᵢ), θ) for K draws of γ: one of
 
@@ -56,7 +57,8 @@ def elbo(
     """
     if log_lik.ndim != 1 or len(log_lik) == 0:
         raise ValueError(
-            f"log_lik must hold one value per example, shape (B,), got {tuple(log_lik.shape)}; average or marginalise the draws first"
+            f"log_lik must hold one value per example, shape (B,), got {tuple(log_lik.shape)};"
+            " average or marginalise the draws first"
         )
     theta, phi = torch.as_tensor(kl_theta), torch.as_tensor(kl_phi)
     data = num_data * log_lik.mean()

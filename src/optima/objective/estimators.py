@@ -3,12 +3,13 @@ r"""Surrogates: scalars per example whose value is ℓ_i and whose gradient is r
 A draw of γ reaches the objective in one of two ways, and a pipeline may mix them freely:
 
     pathwise          ℓ depends on φ through γ = g(φ, noise); autograd already has the gradient
-    score function    γ is a plain number; the gradient is E[ (ℓ − b) ∇ log p(γ | φ) ], for any b that does not depend on γ
+    score function    γ is a plain number; the gradient is E[ (ℓ − b) ∇ log p(γ | φ) ], for any b that does not depend
+    on γ
 
     ∇ E[ℓ] = E[ ∇ℓ  +  Σ_k (signal_k) ∇ log p(γ_k | φ) ]
 
-The second term is added as signal · (log p − stop(log p)), which is 0 in value. A relaxed or straight-through draw looks pathwise here; its
-bias is that of its sampler (`optima.sampling`).
+The second term is added as signal · (log p − stop(log p)), which is 0 in value. A relaxed or straight-through draw
+looks pathwise here; its bias is that of its sampler (`optima.sampling`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def pathwise(value: Tensor) -> Tensor:
 def score_function(value: Tensor, signal: Tensor, log_prob: Tensor) -> Tensor:
     """ℓ plus a term of value 0 whose gradient is Σ_k signal_k ∇ log p(γ_k | φ).
 
-    Unbiased for any γ and any T, as long as `signal` is ℓ minus something that does not depend on γ_k. Variance grows with the number of
-    discrete choices per example.
+    Unbiased for any γ and any T, as long as `signal` is ℓ minus something that does not depend on γ_k. Variance grows
+    with the number of discrete choices per example.
 
     Args:
         value: ℓ_i, (B,).
@@ -39,7 +40,7 @@ def score_function(value: Tensor, signal: Tensor, log_prob: Tensor) -> Tensor:
 
 
 def leave_one_out_draws(log_lik: Tensor) -> Tensor:
-    """For each draw the mean of the example's other draws, (K, B) → (K, B); independent of the draw, given φ. Needs K ≥ 2."""
+    """For each draw the mean of the example's other draws, which do not depend on it: (K, B) → (K, B), K ≥ 2."""
     draws = len(log_lik)
     return (log_lik.sum(0) - log_lik) / (draws - 1)
 
@@ -62,7 +63,8 @@ def leave_one_out_batch(log_lik: Tensor, sources: Tensor | None = None) -> Tenso
 def marginal_signal(log_lik: Tensor) -> Tensor:
     """log (1/K) Σ_j p_j minus the same over the other draws, (K, B) → (K, B): each draw's share of the bound (VIMCO).
 
-    The leave-one-out bound is the baseline of Mnih & Rezende (2016), with the mean of the other probabilities in the held-out place. Needs K ≥ 2.
+    The leave-one-out bound is the baseline of Mnih & Rezende (2016), with the mean of the other probabilities in the
+    held-out place. Needs K ≥ 2.
     """
     draws = len(log_lik)
     full = log_lik.logsumexp(0) - math.log(draws)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from optima.augment.base import Augmenter
-from optima.augment.view import View
+from optima.augment.view import Target, View
 from optima.bayes.layers import kl_theta
 from optima.likelihoods import Likelihood, as_likelihood
 from optima.objective import estimators
@@ -51,11 +51,13 @@ class ELBO(nn.Module):
 
     Args:
         num_data: N, the number of training examples (before augmentation).
-        likelihood: "categorical", "bernoulli", "gaussian", or a `Likelihood`; one with learned parameters belongs into the optimizer.
+        likelihood: "categorical", "bernoulli", "gaussian", or a `Likelihood`; one with learned parameters belongs
+            into the optimizer.
         beta_theta: weight of KL(q(θ) ‖ p(θ)); 1 is the bound.
-        beta_phi: weight of KL(q(φ) ‖ p(φ)); 1 is the bound. The paper's scripts divide this KL by the batch size: `beta_phi = N / B`.
-        bound: "jensen" (the paper's), "marginal" (log of the mean over K draws, tighter), or "naive", which is no bound at all: the K draws are
-            counted as K examples, the baseline that overcounts the evidence.
+        beta_phi: weight of KL(q(φ) ‖ p(φ)); 1 is the bound. The paper's scripts divide this KL by the batch size:
+            `beta_phi = N / B`.
+        bound: "jensen" (the paper's), "marginal" (log of the mean over K draws, tighter), or "naive", which is no
+            bound at all: the K draws are counted as K examples, the baseline that overcounts the evidence.
     """
 
     def __init__(
@@ -92,8 +94,8 @@ class ELBO(nn.Module):
             model: for KL(q(θ) ‖ p(θ)).
             augment: for KL(q(φ) ‖ p(φ)); required when it learns.
         """
-        self._check(output, view, augment)
-        log_lik = self.likelihood.log_lik(output, view.target).view(view.samples, view.examples)
+        target = self._checked_target(output, view, augment)
+        log_lik = self.likelihood.log_lik(output, target).view(view.samples, view.examples)
         per_example = self._surrogate(log_lik, view)
         if augment is not None and torch.is_grad_enabled():
             self._check_reach(per_example, view, augment)
@@ -120,7 +122,7 @@ class ELBO(nn.Module):
         centred = log_lik - estimators.leave_one_out_draws(log_lik)
         return centred / view.samples if self.bound == "jensen" else centred
 
-    def _check(self, output: Tensor, view: View, augment: Augmenter | None) -> None:
+    def _checked_target(self, output: Tensor, view: View, augment: Augmenter | None) -> Target:
         if not isinstance(view, View):
             raise TypeError(f"the second argument is the View that augment(x, y) returned, got {type(view).__name__}")
         if not isinstance(output, Tensor):
@@ -135,6 +137,7 @@ class ELBO(nn.Module):
             raise ValueError(
                 "this view was drawn by an augmentation that learns: pass augment= so that its KL is counted"
             )
+        return view.target
 
     def _check_reach(self, per_example: Tensor, view: View, augment: Augmenter) -> None:
         """Once per augmentation: is every φ that learns connected to the data term?"""
@@ -142,7 +145,8 @@ class ELBO(nn.Module):
             return
         if lost := unreached(per_example, augment):
             raise ValueError(
-                f"the data cannot move {', '.join(lost)}: no path of gradients leads from the likelihood to it, only its KL would."
-                " Was view.x detached, turned into integers, replayed, or drawn under no_grad? Fix that, or give a plain number"
+                f"the data cannot move {', '.join(lost)}: no gradient leads from the likelihood to it, only from its KL."
+                " Was view.x detached, turned into integers, replayed, or drawn under no_grad?"
+                " Mend that, or give a plain number instead of learn(...)"
             )
         self._reached.add(augment)

@@ -1,10 +1,12 @@
 r"""Warps of images by one bilinear interpolation, differentiable in the warp.
 
-The output pixel at p reads the input at A⁻¹p, where p runs over pixel centres measured from the image's centre. Angles turn the
-picture counter-clockwise as it is displayed; shifts are fractions of the size, positive to the right and downwards.
+The output pixel at p reads the input at A⁻¹p, where p runs over pixel centres measured from the image's centre.
+Angles turn the picture counter-clockwise as it is displayed; shifts are fractions of the size, positive to the right
+and downwards.
 
-`grid_sample` wants the corners of the image at ±1 (align_corners=False), so pixel k of W sits at (2k + 1)/W − 1. A rotation written in
-those coordinates shears every image that is not square; `_grid` therefore works in pixels and divides at the end.
+`grid_sample` wants the corners of the image at ±1 (align_corners=False), so pixel k of W sits at (2k + 1)/W − 1. A
+rotation written in those coordinates shears every image that is not square; `_grid` therefore works in pixels and
+divides at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def translate(image: Tensor, shift: Tensor, *, padding: Padding = "zeros") -> Te
 
 
 def _warp(image: Tensor, inverse: Tensor, offset: Tensor, padding: Padding) -> Tensor:
-    """Read each image at inverse · p + offset, in pixels from the centre; at least in float32, since half a pixel is lost below."""
+    """Read each image at inverse · p + offset, in pixels from the centre; in float32 at least, or pixels blur."""
     precise = torch.promote_types(image.dtype, torch.float32)
     grid = _grid(image.shape[-2], image.shape[-1], inverse.to(precise), offset.to(precise))
     warped = functional.grid_sample(image.to(precise), grid, mode="bilinear", padding_mode=padding, align_corners=False)
