@@ -54,9 +54,20 @@ class _Checked(ABCMeta):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         module = super().__call__(*args, **kwargs)
-        module.arguments = inspect.signature(cls).bind(*args, **kwargs).arguments
+        module.arguments = _arguments(cls.__init__, args, kwargs)
         module.check_construction()
         return module
+
+
+def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What a constructor was given, by name."""
+    signature = inspect.signature(function)
+    given = dict(signature.bind(None, *args, **kwargs).arguments)
+    given.pop("self")
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            given.update(given.pop(name, {}))
+    return given
 
 
 class Augmenter(nn.Module, metaclass=_Checked):

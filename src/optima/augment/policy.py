@@ -96,9 +96,7 @@ def _describe(augment: Augmenter) -> dict[str, Any]:
         return {"type": "Sequential", "steps": [_describe(step) for _, step in augment.steps()]}
     if not isinstance(augment, Augmentation):
         raise TypeError(f"cannot save a {type(augment).__name__}")
-    given = {**augment.arguments, **augment.arguments.get("options", {})}
-    arguments = {name: value for name, value in given.items() if name != "options" and value is not None}
-    described = {name: _value(augment, name, value) for name, value in arguments.items()}
+    described = {name: _value(augment, name, value) for name, value in augment.arguments.items() if value is not None}
     return {"type": type(augment).__name__, "arguments": described}
 
 

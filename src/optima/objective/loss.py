@@ -145,7 +145,7 @@ class ELBO(nn.Module):
             return
         if lost := unreached(per_example, augment):
             raise ValueError(
-                f"the data cannot move {', '.join(lost)}: no gradient leads from the likelihood to it, only from its KL."
+                f"the data cannot move {', '.join(lost)}: no gradient leads from the likelihood to it."
                 " Was view.x detached, turned into integers, replayed, or drawn under no_grad?"
                 " Mend that, or give a plain number instead of learn(...)"
             )
