@@ -12,7 +12,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Independent, TransformedDistribution, constraints, transforms
+from torch.distributions import (
+    Distribution,
+    Independent,
+    Normal,
+    TransformedDistribution,
+    constraints,
+    kl_divergence,
+    transforms,
+)
 from torch.distributions.constraints import Constraint
 from torch.distributions.transforms import Transform
 
@@ -50,10 +58,23 @@ def map_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, Distribution | Transform):
         twin = copy.copy(value)
         for name, part in vars(value).items():
-            if isinstance(part, Tensor | Distribution | Transform | list | tuple):
+            if name == "_inv":
+                twin._inv = None  # a transform's inverse points back at it, and would keep the old tensors
+            elif isinstance(part, Tensor | Distribution | Transform | list | tuple):
                 object.__setattr__(twin, name, map_tensors(part, fn))
         return twin
     return value
+
+
+def kl(q: Distribution, p: Distribution) -> Tensor:
+    """KL(q ‖ p) in closed form; raises NotImplementedError where torch knows none.
+
+    Two Normals are done by hand, since torch.compile cannot trace torch's search for the right formula.
+    """
+    if isinstance(q, Normal) and isinstance(p, Normal):
+        ratio = q.scale / p.scale
+        return 0.5 * (ratio.square() + ((q.loc - p.loc) / p.scale).square() - 1.0) - ratio.log()
+    return kl_divergence(q, p)
 
 
 def without_validation(distribution: Distribution) -> Distribution:

@@ -22,16 +22,16 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import (
     Distribution,
+    Independent,
     Normal,
     TransformedDistribution,
     biject_to,
     constraints,
-    kl_divergence,
 )
 from torch.distributions.constraints import Constraint
 from torch.distributions.transforms import ExpTransform
 
-from optima.distributions import map_tensors, without_validation
+from optima.distributions import kl, map_tensors, without_validation
 from optima.gradient_record import GradientRecord
 from optima.sampling import as_noise, sample
 from optima.streams import Noise
@@ -233,7 +233,7 @@ class LearnedPhi(Phi):
             raise TypeError("a point posterior has no density; read its value from summary().mean")
         base = Normal(_full(self.loc), _full(self.log_scale).exp(), validate_args=False)
         event = self.bijection.domain.event_dim
-        q_u = torch.distributions.Independent(base, event) if event else base
+        q_u = Independent(base, event) if event else base
         return TransformedDistribution(q_u, [self.bijection], validate_args=False)
 
     def p_phi(self) -> Distribution:
@@ -270,7 +270,7 @@ class LearnedPhi(Phi):
         if self.log_scale is None:
             return -self.prior.log_prob(self.bijection(_full(self.loc))).sum()
         if self.closed_form:
-            return kl_divergence(self.q_phi(), self.prior).sum()
+            return kl(_base(self.q_phi()), _base(self.prior)).sum()
         return self._kl_estimate(as_noise(None) if noise is None else noise, draws)
 
     def _kl_estimate(self, noise: Noise, draws: int) -> Tensor:
@@ -306,7 +306,7 @@ class LearnedPhi(Phi):
     def _default_prior(self, loc: Tensor) -> Distribution:
         base = Normal(loc.clone(), torch.full_like(loc, self.domain.prior_scale), validate_args=False)
         event = self.bijection.domain.event_dim
-        p_u = torch.distributions.Independent(base, event) if event else base
+        p_u = Independent(base, event) if event else base
         return TransformedDistribution(p_u, [self.bijection], validate_args=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LearnedPhi:
@@ -364,9 +364,14 @@ def _shares_bijection(q: Distribution, p: Distribution) -> bool:
     bijection = q.transforms
     if isinstance(p, Normal):
         return all(t == torch.distributions.transforms.identity_transform for t in bijection)
-    return (
-        isinstance(p, TransformedDistribution) and p.transforms == bijection and type(p.base_dist) is type(q.base_dist)
-    )
+    return isinstance(p, TransformedDistribution) and p.transforms == bijection and isinstance(_base(p), Normal)
+
+
+def _base(distribution: Distribution) -> Distribution:
+    """The distribution of u under φ = T(u)."""
+    if isinstance(distribution, TransformedDistribution):
+        distribution = distribution.base_dist
+    return distribution.base_dist if isinstance(distribution, Independent) else distribution
 
 
 def _choose_support(name: str, spec: Learn, domain: Domain) -> Constraint:

@@ -28,6 +28,7 @@ from torch.distributions import (
     Distribution,
     Independent,
     Normal,
+    Pareto,
     RelaxedBernoulli,
     RelaxedOneHotCategorical,
     TransformedDistribution,
@@ -236,9 +237,17 @@ class Pathwise:
 
 @dataclass(frozen=True)
 class ScoreFunction:
-    """γ drawn without a gradient, weighted by ∇ log p(γ | φ): unbiased for any γ and T, of higher variance."""
+    """γ drawn without a gradient, weighted by ∇ log p(γ | φ): unbiased for any T, of higher variance.
+
+    The support of γ must not move with φ: the edges of a Uniform would contribute to the gradient and are not in its density.
+    """
 
     def misfit(self, distribution: Distribution) -> str | None:
+        part: Any = distribution
+        while isinstance(part, Independent | TransformedDistribution):
+            part = part.base_dist
+        if isinstance(part, Uniform | Pareto):
+            return f"the support of {type(part).__name__} moves with φ, which its density does not show"
         return None
 
     def draw(self, distribution: Distribution, noise: Noise) -> Draw:

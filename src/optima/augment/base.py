@@ -28,11 +28,11 @@ from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution, kl_divergence
+from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
 from optima.augment.view import MixedTarget, Target, View
-from optima.distributions import map_tensors
+from optima.distributions import kl, map_tensors
 from optima.posterior import Domain, FixedPhi, Learn, LearnedPhi, Number, Phi, PriorPhi
 from optima.sampling import (
     ESTIMATORS,
@@ -401,7 +401,7 @@ def credit_partners(view: View, partner: Tensor) -> View:
 def _kl(law: Distribution, prior: Distribution, noise: Noise) -> Tensor:
     """KL(law ‖ prior) per row: closed form where torch knows one, else one unbiased draw per row."""
     try:
-        return kl_divergence(law, prior)
+        return kl(law, prior)
     except NotImplementedError:
         value = rsample(law, noise=noise)
         return law.log_prob(value) - prior.log_prob(value)

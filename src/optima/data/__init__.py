@@ -1,0 +1,5 @@
+"""Data that comes with the library."""
+
+from optima.data.digits import LabelledImages, digits
+
+__all__ = ["LabelledImages", "digits"]
