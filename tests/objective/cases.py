@@ -18,7 +18,7 @@ from optima.augment import Augmentation
 from optima.transforms import rotate, translate
 from tests.reference import spread_uniforms, to_normal
 
-LOG2_ROWS = 17
+LOG2_ROWS = 18
 SCALE = 0.5  # of q(φ), wide enough for log_scale to matter
 
 Params = dict[str, Tensor]
@@ -52,7 +52,7 @@ class Case:
     target: float = 0.4
 
     def columns(self, seed: int) -> Columns:
-        """Noise for 2^17 rows: every φ's, then every γ's."""
+        """Noise for 2^18 rows: every φ's, then every γ's."""
         gaussian = {name: (1,) for name in self.start}
         gaussian |= {name: shape for name, shape in self.noise.items() if not name.endswith("~")}
         flat = {name.rstrip("~"): shape for name, shape in self.noise.items() if name.endswith("~")}
@@ -84,7 +84,9 @@ class Case:
         params = {}
         for name, value in self.start.items():
             params[f"{name}.loc"] = torch.tensor(value if name in self.real else math.log(value), dtype=torch.float64)
-            params[f"{name}.log_scale"] = torch.tensor(math.log(dict(self.scales).get(name, SCALE)), dtype=torch.float64)
+            params[f"{name}.log_scale"] = torch.tensor(
+                math.log(dict(self.scales).get(name, SCALE)), dtype=torch.float64
+            )
         return params
 
 
@@ -144,10 +146,10 @@ CASES = {
         gamma_to_x=lambda p, n, x: x + p["std"][:, None] * n["noise"],
     ),
     "Rotate std": Case(
-        build=lambda e: Rotate(std=phi(25.0), mean=phi(10.0, 12.0), estimator=e),
-        start={"std": 25.0, "mean": 10.0},
+        build=lambda e: Rotate(std=phi(12.0, 0.3), mean=phi(20.0, 10.0), estimator=e),
+        start={"std": 12.0, "mean": 20.0},
         real=("mean",),
-        scales=(("mean", 12.0),),
+        scales=(("std", 0.3), ("mean", 10.0)),
         x=_image(),
         read=_read_image,
         noise={"angle": ()},
@@ -163,16 +165,18 @@ CASES = {
         estimators=("pathwise",),
     ),
     "Translate std": Case(
-        build=lambda e: Translate(std=phi(0.2), estimator=e),
-        start={"std": 0.2},
+        build=lambda e: Translate(std=phi(0.1), padding="border", estimator=e),
+        start={"std": 0.1},
         x=_image(),
         read=_read_image,
         noise={"shift": (2,)},
-        gamma_to_x=lambda p, n, x: translate(_repeat(x, len(n["shift"])), p["std"][:, None] * n["shift"]),
+        gamma_to_x=lambda p, n, x: translate(
+            _repeat(x, len(n["shift"])), p["std"][:, None] * n["shift"], padding="border"
+        ),
     ),
     "Translate range": Case(
-        build=lambda e: Translate(range=phi(0.3), padding="border", estimator=e),
-        start={"range": 0.3},
+        build=lambda e: Translate(range=phi(0.15), padding="border", estimator=e),
+        start={"range": 0.15},
         x=_image(),
         read=_read_image,
         noise={"shift~": (2,)},

@@ -15,7 +15,7 @@ from optima.posterior import LearnedPhi
 from tests.objective.cases import CASES, Case
 from tests.reference import GivenNoise
 
-RTOL = 0.01  # a bias of 2 % is twice what passes
+RTOL = 0.015  # a bias of 2 % does not pass
 
 EVERY = [(name, estimator) for name, case in CASES.items() for estimator in case.estimators]
 

@@ -85,6 +85,7 @@ def test_relaxed_bernoulli_gradient_is_that_of_the_relaxed_expectation(temperatu
 
     (logit,) = leaf(0.4)
     expectation(logit).backward()
+
     # reference: σ((l + log u − log(1−u)) / t)² written out, and a central difference
     def written_out(value: float) -> torch.Tensor:
         return (weights * torch.sigmoid((value + points) / temperature) ** 2).sum()

@@ -36,7 +36,8 @@ class LabelledImages(NamedTuple):
         if isinstance(train, bool) or not isinstance(train, int) or not 0 < train < len(self.labels):
             raise ValueError(f"train must be a whole number between 1 and {len(self.labels) - 1}, got {train!r}")
         shuffled = sorted(range(len(self.labels)), key=lambda index: _rank(seed, index))
-        by_class = [[i for i in shuffled if self.labels[i] == label] for label in self.labels.unique()]
+        labels = self.labels.tolist()
+        by_class = [[i for i in shuffled if labels[i] == label] for label in sorted(set(labels))]
         shares = _shares(train, [len(members) for members in by_class])
         chosen = {i for members, share in zip(by_class, shares, strict=True) for i in members[:share]}
         rest = [i for i in shuffled if i not in chosen]

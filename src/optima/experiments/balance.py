@@ -2,7 +2,8 @@ r"""Where the strength of a Gaussian shift comes to rest: the data's pull agains
 
 For γ ~ N(μ, σ²), a Gaussian likelihood of noise s and the prior N(0, τ²) on γ, the objective depends on σ through
 
-    −ELBO(σ) = N D(σ) / s² + β [ (σ² + μ²) / 2τ² − log σ ] + const,    D(σ) = mean_i E_z ½ (y_i − f(x_i + μ + σz))²,  z ~ N(0, 1)
+    −ELBO(σ) = N D(σ) / s² + β [ (σ² + μ²) / 2τ² − log σ ] + const
+        D(σ) = mean_i E_z[ ½ (y_i − f(x_i + μ + σz))² ],   z ~ N(0, 1)
 
 Its derivative vanishes where
 
@@ -24,7 +25,9 @@ Function = Callable[[Tensor], Tensor]
 
 
 def balance_std(curvature: float, *, prior_std: float, noise: float, num_data: int, beta_phi: float) -> float | None:
-    """σ at which the data and the prior pull equally hard; None where they cannot, because the data asks for more σ than the prior resists.
+    """σ at which the data and the prior pull equally hard.
+
+    None where they never do, because the data pulls σ up harder than the prior holds it back.
 
     Example:
         >>> balance_std(0.0, prior_std=0.2, noise=1.0, num_data=50, beta_phi=1.0)

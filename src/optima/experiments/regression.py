@@ -1,14 +1,14 @@
 r"""The paper's synthetic regression. Read `train` first: it is the whole method.
 
-A mean squared error is a Gaussian likelihood of noise √½, since then −log p = (y − f)² + const. The paper's loss, mean squared error + KL / B,
-is therefore −ELBO / N at that noise and `beta_phi = N / B`. Steps here are full batches whatever B is: B only weighs the KL.
+A mean squared error is a Gaussian likelihood of noise √½, since then −log p = (y − f)² + const. The paper's loss,
+mean squared error + KL / B, is therefore −ELBO / N at that noise and `beta_phi = N / B`. Steps here are full batches
+whatever B is: B only weighs the KL.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -18,13 +18,11 @@ from torch.distributions import Normal
 
 import optima
 from optima import learn
-from optima.experiments.balance import balance_std, curvature, mean_squared_slope
-from optima.experiments.regression_data import NUM_DATA, Dataset, draw_dataset, noise_std, true_squared_slope
+from optima.experiments.regression_data import NUM_DATA, Dataset, noise_std
 from optima.objective.loss import Bound
 
 PRIOR_STD = 0.2
 MSE_NOISE = math.sqrt(0.5)
-AVERAGED_DRAWS = 100
 TRACE_POINTS = 100
 
 
@@ -74,8 +72,8 @@ def learned() -> optima.Shift:
 METHODS = {
     "none": Method("none", fixed(0.0)),
     "fixed": Method("fixed σ = 0.1", fixed(0.1)),
-    "naive-average": Method("naive K = 5, loss averaged", fixed(0.1), samples=5),
-    "naive-copies": Method("naive K = 5, copies counted", fixed(0.1), samples=5, bound="naive"),
+    "naive-average": Method("naive K = 5, averaged", fixed(0.1), samples=5),
+    "naive-copies": Method("naive K = 5, copies", fixed(0.1), samples=5, bound="naive"),
     "learned-batch-1": Method("learned, MSE + KL", learned, beta_phi=NUM_DATA / 1),
     "learned-batch-10": Method("learned, MSE + KL/10", learned, beta_phi=NUM_DATA / 10),
     "learned-batch-50": Method("learned, MSE + KL/50", learned, beta_phi=NUM_DATA / 50),
@@ -98,7 +96,7 @@ class Fit(NamedTuple):
     def phi(self) -> dict[str, float]:
         """σ, μ and the likelihood's noise, as they are now."""
         values = dict(self.augment.named_phi(), noise=self.likelihood.noise)
-        return {name: float(phi.summary().mean) for name, phi in values.items()}
+        return {name: phi.summary().mean.item() for name, phi in values.items()}
 
     def record(self, epoch: int, elbo: float) -> None:
         """Append to the trace."""
@@ -108,9 +106,7 @@ class Fit(NamedTuple):
 
 def network(hidden: int) -> nn.Sequential:
     """One input, two hidden layers, one output."""
-    return nn.Sequential(
-        nn.Linear(1, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, 1)
-    )
+    return nn.Sequential(nn.Linear(1, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, 1))
 
 
 def train(method: Method, data: Dataset, settings: Settings) -> Fit:
@@ -136,77 +132,10 @@ def train(method: Method, data: Dataset, settings: Settings) -> Fit:
     return fit
 
 
-def run(seed: int, name: str, settings: Settings) -> dict[str, Any]:
-    """Train one method on one seed's data and measure it. Every method gets the seed's data, initial weights and stream of noise."""
-    data = draw_dataset(torch.Generator().manual_seed(2 * seed))
-    with _one_thread(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(2 * seed + 1)
-        fit = train(METHODS[name], data, settings)
-        learns = fit.augment.learns()
-        return {
-            **_errors(fit, data, seed),
-            **fit.phi(),
-            **(_evidence(METHODS[name], fit, data) if learns else {}),
-            "fit": fit.model(data.x_test[::5]).flatten().tolist(),
-            "trace": fit.trace,
-        }
-
-
-def _errors(fit: Fit, data: Dataset, seed: int) -> dict[str, float]:
-    with torch.no_grad():
-        prediction = fit.model(data.x_test)
-        train_mse = (fit.model(data.x) - data.y).square().mean()
-    averaged = optima.predict(
-        fit.model,
-        data.x_test,
-        samples=AVERAGED_DRAWS,
-        augment=fit.augment,
-        likelihood=fit.likelihood,
-        generator=torch.Generator().manual_seed(seed),
-    )
-    return {
-        "train_mse": float(train_mse),
-        "test_mse": float((prediction - data.y_test).square().mean()),
-        "truth_mse": float((prediction - data.f_test).square().mean()),
-        "test_mse_averaged": float((averaged - data.y_test).square().mean()),
-    }
-
-
-def _evidence(method: Method, fit: Fit, data: Dataset) -> dict[str, Any]:
-    """Where σ settled, and where three forms of the balance say it should."""
-    phi = fit.phi()
-    window = fit.trace["std"][-max(1, len(fit.trace["std"]) // 10) :]
-    settled = sum(window) / len(window)
-    at_rest = {"mean": phi["mean"], "std": settled}
-    pulls = {
-        "true_slope": true_squared_slope(),
-        "fitted_slope": mean_squared_slope(fit.model, data.x, **at_rest),
-        "curvature": curvature(fit.model, data.x, data.y, **at_rest),
-    }
-    terms = {"prior_std": PRIOR_STD, "noise": phi["noise"], "num_data": len(data.x), "beta_phi": method.beta_phi}
-    return {
-        "std_settled": settled,
-        "pull": pulls,
-        "balance": {name: balance_std(pull, **terms) for name, pull in pulls.items()},
-        "verdict": fit.augment.summary().rows[0].verdict,
-    }
-
-
 def described(settings: Settings) -> dict[str, Any]:
     """Everything that decides the numbers besides the seed, as plain data."""
     methods = {
-        name: {"label": m.label, "beta_phi": m.beta_phi, "samples": m.samples, "bound": m.bound}
-        for name, m in METHODS.items()
+        name: {"beta_phi": method.beta_phi, "samples": method.samples, "bound": method.bound}
+        for name, method in METHODS.items()
     }
     return {**asdict(settings), "prior_std": PRIOR_STD, "num_data": NUM_DATA, "methods": methods}
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Sums in one order, whatever the machine; matrices this small gain nothing from more threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

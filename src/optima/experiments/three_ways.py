@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -79,7 +80,7 @@ def compare(seed: int, epochs: int, on_epoch: Callable[[str, Epoch], None]) -> C
         on_epoch: told the method's name and the epoch's averages.
     """
     train, test = digits().split(TRAIN_IMAGES, seed=seed)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), _one_thread():
         runs = [_run(name, augment, train, test, seed, epochs, on_epoch) for name, augment in policies().items()]
     return Comparison(seed, epochs, train, test, runs)
 
@@ -121,6 +122,17 @@ def small_cnn() -> nn.Module:
         *(nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10)),
     )
     return optima.bayesian_last_layer(network)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """A network this small hardly gains from a second thread, waits long for a busy one, and sums differently with it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _run(

@@ -1,0 +1,108 @@
+"""An experiment's seeds as files: a finished seed is one JSON file, kept and not run again.
+
+What is missing is run in several processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+
+Run = Callable[[int, str], dict[str, Any]]
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write aside, then rename: a crash leaves the old file or the new one."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    aside.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    aside.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The document, or None where there is no readable one."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+class SeedFiles:
+    """The seeds of one experiment in one folder.
+
+    Args:
+        folder: made if missing.
+        settings: what decides the numbers besides the seed; a file made with others is refused.
+        force: run every seed again.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any], *, force: bool = False):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.settings, self.force = folder, settings, force
+
+    def path(self, seed: int) -> Path:
+        """Where a seed's numbers are."""
+        return self.folder / f"seed-{seed:03d}.json"
+
+    def finished(self, seed: int) -> dict[str, Any] | None:
+        """A seed's runs by name; None when it has to be run, because it is missing, half-written or forced."""
+        document = None if self.force else read_json(self.path(seed))
+        if document is None or "runs" not in document:
+            return None
+        if (document.get("schema"), document.get("settings")) != (SCHEMA, self.settings):
+            raise ValueError(
+                f"{self.path(seed)} was made with other settings; choose another --output,"
+                " or pass --force to run it again"
+            )
+        return document["runs"]
+
+    def keep(self, seed: int, runs: dict[str, Any]) -> None:
+        """Write a finished seed."""
+        write_json(self.path(seed), {"schema": SCHEMA, "seed": seed, "settings": self.settings, "runs": runs})
+
+    def complete(
+        self, seeds: Sequence[int], names: Sequence[str], run: Run, *, processes: int, tick: Callable[[int], None]
+    ) -> dict[int, dict[str, Any]]:
+        """Every seed's runs by name, running those that are missing.
+
+        Args:
+            seeds: wanted.
+            names: of one seed's runs.
+            run: (seed, name) → numbers; goes to another process when there are several.
+            processes: at most this many.
+            tick: called with the number of runs just finished.
+        """
+        done = {seed: runs for seed in seeds if (runs := self.finished(seed)) is not None}
+        tick(len(done) * len(names))
+        missing = [seed for seed in seeds if seed not in done]
+        under_way: dict[int, dict[str, Any]] = {seed: {} for seed in missing}
+        for seed, name, numbers in _run_all(run, list(product(missing, names)), processes):
+            under_way[seed][name] = numbers
+            tick(1)
+            if len(under_way[seed]) == len(names):
+                done[seed] = {name: under_way[seed][name] for name in names}
+                self.keep(seed, done[seed])
+        return {seed: done[seed] for seed in seeds}
+
+
+def _run_all(run: Run, jobs: list[tuple[int, str]], processes: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Each job with its numbers, in the order they finish."""
+    if min(processes, len(jobs)) <= 1:
+        yield from ((seed, name, run(seed, name)) for seed, name in jobs)
+        return
+    # spawn: a forked copy of a process that has used torch's threads can hang
+    with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(run, *job): job for job in jobs}
+        try:
+            for future in as_completed(futures):
+                yield *futures[future], future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
