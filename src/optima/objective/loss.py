@@ -141,7 +141,8 @@ class ELBO(nn.Module):
 
     def _check_reach(self, per_example: Tensor, view: View, augment: Augmenter) -> None:
         """Once per augmentation: is every φ that learns connected to the data term?"""
-        if augment in self._reached or torch.compiler.is_compiling() or not (augment.training and view.gamma):
+        # compiling is asked first, or the compiled graph would depend on what was checked before it
+        if torch.compiler.is_compiling() or augment in self._reached or not (augment.training and view.gamma):
             return
         if lost := unreached(per_example, augment):
             raise ValueError(
