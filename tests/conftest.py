@@ -1,4 +1,4 @@
-"""What every test gets: a forked and seeded global generator."""
+"""What every test gets: shapes checked at run time, and a forked and seeded global generator."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from jaxtyping import install_import_hook
+
+# before the first import of optima: the annotated shapes are then checked at every call
+install_import_hook(["optima.objective", "optima.transforms", "optima.metrics"], "beartype.beartype")
 
 
 @pytest.fixture(autouse=True)

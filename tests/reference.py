@@ -63,7 +63,8 @@ def assert_unbiased(
 ) -> None:
     """The mean of `draws` is `exact` within 5 standard errors, with the power to see a relative bias of `detect`.
 
-    A bias of `detect` would show as at least 8 standard errors, so it is missed with a probability below one in a thousand.
+    A bias of `detect` would show as at least 8 standard errors, so it is missed with a probability below one in a
+    thousand.
     """
     draws = draws if weights is None else draws * weights.view(-1, *[1] * (draws.ndim - 1))
     reference = torch.as_tensor(exact, dtype=draws.dtype)

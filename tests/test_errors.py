@@ -344,7 +344,11 @@ CALL = {
         ValueError,
         "likelihood must be one of .*'categorical'.* got 'poisson'",
     ),
-    "objective: likelihood class": (lambda: ELBO(4, likelihood=wrong(optima.Gaussian)), ValueError, "likelihood must be"),
+    "objective: likelihood class": (
+        lambda: ELBO(4, likelihood=wrong(optima.Gaussian)),
+        ValueError,
+        "likelihood must be",
+    ),
     "objective: noise 0": (lambda: optima.Gaussian(noise=0.0), ValueError, r"Gaussian\(noise=…\) must lie in \(0, ∞\)"),
     "objective: two noises": (lambda: optima.Gaussian(noise=[1.0, 2.0]), ValueError, r"one number, got shape \(2,\)"),
     "objective: swapped": (lambda: ELBO(4)(wrong(View(SIGNALS)), wrong(SIGNALS)), TypeError, "View .* got Tensor"),
@@ -518,7 +522,11 @@ CALL = {
     ),
     "metrics: no rows": (lambda: metrics.brier(PROBS[:0], LABELS[:0]), ValueError, r"at least one row, got \(0, 2\)"),
     "metrics: rows": (lambda: metrics.accuracy(PROBS, LABELS), ValueError, r"labels must be 2 .* got .*\(4,\)"),
-    "metrics: one-hot labels": (lambda: metrics.accuracy(PROBS, PROBS), ValueError, "whole class numbers, got torch.float"),
+    "metrics: one-hot labels": (
+        lambda: metrics.accuracy(PROBS, PROBS),
+        ValueError,
+        "whole class numbers, got torch.float",
+    ),
     "metrics: label out of range": (
         lambda: metrics.nll(PROBS, torch.tensor([0, 2])),
         ValueError,

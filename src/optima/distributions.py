@@ -59,7 +59,9 @@ def map_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
         twin = copy.copy(value)
         for name, part in vars(value).items():
             if name == "_inv":
-                twin._inv = None  # a transform's inverse points back at it, and would keep the old tensors
+                object.__setattr__(
+                    twin, name, None
+                )  # a transform's inverse points back at it, and would keep the old tensors
             elif isinstance(part, Tensor | Distribution | Transform | list | tuple):
                 object.__setattr__(twin, name, map_tensors(part, fn))
         return twin

@@ -239,7 +239,8 @@ class Pathwise:
 class ScoreFunction:
     """γ drawn without a gradient, weighted by ∇ log p(γ | φ): unbiased for any T, of higher variance.
 
-    The support of γ must not move with φ: the edges of a Uniform would contribute to the gradient and are not in its density.
+    The support of γ must not move with φ: the edges of a Uniform would contribute to the gradient and are not in its
+    density.
     """
 
     def misfit(self, distribution: Distribution) -> str | None:

@@ -23,8 +23,9 @@ class Learner(nn.Module):
         torch.manual_seed(SEED)
         self.model = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 1))
         self.augment = optima.Sequential(
-            optima.Shift(std=learn(0.3), mean=learn(0.1)), optima.GaussianNoise(std=learn(0.2)),
-            optima.Mixup(learn(0.5))
+            optima.Shift(std=learn(0.3), mean=learn(0.1)),
+            optima.GaussianNoise(std=learn(0.2)),
+            optima.Mixup(learn(0.5)),
         )
 
     def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, optima.View]:

@@ -1,7 +1,8 @@
 """Small problems whose expected objective is known without the library: one per augmentation.
 
-Each case says how to build the augmentation, which noise its draws consume, and the log-likelihood of a row as plain arithmetic on that
-noise. `expected` averages that arithmetic over evenly spread points, so that its derivative is a central difference of it.
+Each case says how to build the augmentation, which noise its draws consume, and the log-likelihood of a row as plain
+arithmetic on that noise. `expected` averages that arithmetic over evenly spread points, so that its derivative is a
+central difference of it.
 """
 
 from __future__ import annotations

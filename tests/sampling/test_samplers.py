@@ -150,8 +150,8 @@ def test_beta_gradient_is_unbiased(alpha: float, beta: float):
 def test_beta_gradient_at_small_concentrations(alpha: float):
     """E λ(1−λ) = α / (2 (2α+1)) under Beta(α, α): nearly all draws are 0 or 1, so the noise is drawn where it matters.
 
-    With E₁, E₀ exponential, log λ/(1−λ) depends on E₁ − E₀ ~ Laplace(1) on the scale α; it is drawn from a Laplace(4α) instead
-    and reweighted. The sampler itself is the library's.
+    With E₁, E₀ exponential, log λ/(1−λ) depends on E₁ − E₀ ~ Laplace(1) on the scale α; it is drawn from a
+    Laplace(4α) instead and reweighted. The sampler itself is the library's.
     """
     rows, wide = 2 * N, 4 * alpha
     sign = torch.where(torch.rand(rows, generator=seeded(2)) < 0.5, -1.0, 1.0).double()

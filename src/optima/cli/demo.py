@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 EPOCHS = 120
 REPORT, RESULTS, POLICY = "report.html", "results.json", "policy"
 WRITTEN = (REPORT, RESULTS, f"{POLICY}.json", f"{POLICY}.safetensors")
-METHODS = ("none", "fixed", "learned")
 
 
 def demo(
     seed: int = typer.Option(0, help="Decides the training images, the initial weights and every draw."),
     epochs: int = typer.Option(EPOCHS, help="Passes over the training images."),
-    output: Path = typer.Option(Path("runs/demo"), help="Folder for report.html, results.json and the learned policy."),
+    output: str = typer.Option("runs/demo", help="Folder for report.html, results.json and the learned policy."),
     force: bool = typer.Option(False, "--force", help="Overwrite an earlier demo in that folder."),
     as_json: bool = typer.Option(False, "--json", help="Print the results as JSON instead of tables."),
 ) -> None:
     """Train a small CNN on 300 bundled digits three ways (none, fixed, learned): a table and report.html."""
-    _check(seed, epochs, output, force=force)
+    folder = Path(output)
+    _check(seed, epochs, folder, force=force)
     from optima.experiments.three_ways import compare
     from optima.report.findings import as_json as document_of
 
@@ -40,11 +40,11 @@ def demo(
         comparison = compare(seed, epochs, on_epoch)
     document = document_of(comparison)
     page = _page(comparison)
-    _write(comparison, document, page, output)
+    _write(comparison, document, page, folder)
     if as_json:
         print(json.dumps(document, allow_nan=False))
     else:
-        _show(document, output, page is not None)
+        _show(document, folder, page is not None)
 
 
 def _check(seed: int, epochs: int, output: Path, *, force: bool) -> None:
@@ -68,6 +68,8 @@ def _check(seed: int, epochs: int, output: Path, *, force: bool) -> None:
 @contextmanager
 def _progress(epochs: int) -> Iterator[Callable[[str, Epoch], None]]:
     """A bar per method on the terminal, with the ELBO's parts and every φ; nothing where nobody is watching."""
+    from optima.experiments.three_ways import METHODS
+
     console = Console(stderr=True)
     state = TextColumn("{task.fields[state]}", table_column=Column(ratio=1))
     columns = (TextColumn("{task.description:>7}"), BarColumn(bar_width=16), MofNCompleteColumn(), state)
@@ -80,15 +82,13 @@ def _advance(progress: Progress, task: TaskID, epoch: Epoch) -> None:
     parts = [f"ELBO {epoch.elbo:.0f}", f"NLL {epoch.nll:.3f}", f"KL θ {epoch.kl_theta:.0f}"]
     if epoch.phi:
         parts.append(f"KL φ {epoch.kl_phi:.1f}")
-    parts += [f"{name} {float(phi.mean):.3g}" for name, phi in epoch.phi.items()]
+    parts += [f"{name} {phi.median:.3g}" for name, phi in epoch.phi.items()]
     progress.update(task, advance=1, state="  ".join(parts))
 
 
 def _page(comparison: Comparison) -> str | None:
     """The page; None, and a line that says why, where matplotlib cannot be imported."""
     try:
-        import matplotlib as _
-
         from optima.report.demo import demo_page
     except Exception as error:  # a broken installation raises more than ImportError
         print(f'no {REPORT}: {error}; pip install "optima[report]"', file=sys.stderr)
@@ -122,9 +122,7 @@ def _show(document: dict[str, Any], output: Path, has_page: bool) -> None:
 
 
 def _scores(document: dict[str, Any]) -> Table:
-    title = (
-        f"{document['train_images']} training digits, {document['test_images']} test digits, seed {document['seed']}"
-    )
+    title = "{train_images} training digits, {test_images} test digits, seed {seed}".format_map(document)
     numbers = (Column(name, justify="right") for name in ("accuracy", "NLL", "ECE", "seconds"))
     table = Table("method", *numbers, title=title, title_justify="left")
     for name, row in document["methods"].items():
@@ -134,8 +132,8 @@ def _scores(document: dict[str, Any]) -> Table:
 
 
 def _strengths(document: dict[str, Any]) -> Table:
-    table = Table("φ", "unit", "prior (90 %)", "posterior mean (90 %)", "verdict")
-    for row in document["learned"]:
+    table = Table("φ", "unit", "prior (90 %)", "posterior (90 %)", "verdict")
+    for row in document["strengths"]:
         posterior = f"{row['mean']:.3g} ({row['low']:.3g} … {row['high']:.3g})"
         table.add_row(row["name"], row["unit"], row["prior"], posterior, row["verdict"])
     return table

@@ -22,7 +22,7 @@ class LabelledImages(NamedTuple):
     def split(self, train: int, *, seed: int = 0) -> tuple[LabelledImages, LabelledImages]:
         """Two disjoint parts, `train` examples and the rest, each with the classes in the proportions of the whole.
 
-        The same seed gives the same parts everywhere: the order comes from a hash, not from a generator whose stream may change.
+        The same seed gives the same parts everywhere: the order comes from a hash, not from a generator's stream.
 
         Args:
             train: how many examples the first part holds.

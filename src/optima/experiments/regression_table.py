@@ -39,13 +39,15 @@ def balance_table(summary: dict[str, Any]) -> Table:
     for name, method in summary["methods"].items():
         if "std_settled" in method["overall"]:
             paper = summary["paper"].get(name)
-            cells = [plus_minus(method["overall"][column], digits=4) for column in BALANCES]
+            cells = (plus_minus(method["overall"].get(column), digits=4) for column in BALANCES)
             table.add_row(method["label"], *cells, f"{paper['std']:.4f}" if paper else "")
     return table
 
 
-def plus_minus(value: dict[str, float | None], *, digits: int = 3, sign: bool = False) -> str:
-    """0.123 ± 0.004; without the error when there was one seed, or when it is zero."""
+def plus_minus(value: dict[str, float | None] | None, *, digits: int = 3, sign: bool = False) -> str:
+    """0.123 ± 0.004; without the error when there was one seed, or when it is zero; a dash for no value."""
+    if value is None:
+        return "–"
     mean, error = value["mean"], value["standard_error"]
     shown = f"{mean:{'+' if sign else ''}.{digits}f}"
     return f"{shown} ± {error:.{digits}f}" if error else shown

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
-def accuracy(probs: Tensor, labels: Tensor) -> float:
+def accuracy(probs: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"]) -> float:
     """Share of rows whose most probable class is the label; of equal probabilities the first class counts.
 
     Example:
@@ -17,13 +18,13 @@ def accuracy(probs: Tensor, labels: Tensor) -> float:
     return float((probs.argmax(-1) == labels).double().mean())
 
 
-def nll(probs: Tensor, labels: Tensor) -> float:
+def nll(probs: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"]) -> float:
     """Mean of −log p(label), in nats; infinite when a label has probability 0."""
     check_predictions(probs, labels)
     return float(-probs.double().gather(-1, labels.long().unsqueeze(-1)).log().mean())
 
 
-def brier(probs: Tensor, labels: Tensor) -> float:
+def brier(probs: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"]) -> float:
     """Mean squared distance of the probabilities to the one-hot label, summed over classes: from 0 (best) to 2."""
     check_predictions(probs, labels)
     one_hot = torch.nn.functional.one_hot(labels.long(), probs.shape[-1])

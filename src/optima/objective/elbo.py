@@ -18,6 +18,7 @@ import math
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 
@@ -31,7 +32,7 @@ class ElboTerms(NamedTuple):
 
 
 def elbo(
-    log_lik: Tensor,
+    log_lik: Float[Tensor, " B"],
     kl_theta: Tensor | float,
     kl_phi: Tensor | float,
     num_data: int,
@@ -65,13 +66,13 @@ def elbo(
     return ElboTerms(data - beta_theta * theta - beta_phi * phi, data, theta, phi)
 
 
-def jensen(log_lik: Tensor) -> Tensor:
-    """E_γ[log p(y | T_γ(x), θ)] from K draws: their mean. (K, B) → (B,)."""
+def jensen(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, " B"]:
+    """E_γ[log p(y | T_γ(x), θ)] from K draws: their mean."""
     return log_lik.mean(0)
 
 
-def log_marginal(log_lik: Tensor) -> Tensor:
-    """log E_γ[p(y | T_γ(x), θ)] from K draws: logsumexp_k log p_k − log K. (K, B) → (B,).
+def log_marginal(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, " B"]:
+    """log E_γ[p(y | T_γ(x), θ)] from K draws: logsumexp_k log p_k − log K.
 
     Biased downwards for finite K, consistent as K grows.
 
@@ -82,12 +83,12 @@ def log_marginal(log_lik: Tensor) -> Tensor:
     return log_lik.logsumexp(0) - math.log(len(log_lik))
 
 
-def naive(log_lik: Tensor) -> Tensor:
-    """Σ_k log p(y | T_{γ_k}(x), θ): K copies taken for K independent examples. (K, B) → (B,)."""
+def naive(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, " B"]:
+    """Σ_k log p(y | T_{γ_k}(x), θ): K copies taken for K independent examples."""
     return log_lik.sum(0)
 
 
-def marginalization_advantage(log_lik: Tensor) -> Tensor:
+def marginalization_advantage(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, " B"]:
     """Δ_φ = log E_γ p − E_γ log p ≥ 0, per example, from K draws. (K, B) → (B,); 0 when K = 1.
 
     Example:

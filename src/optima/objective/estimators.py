@@ -17,15 +17,18 @@ from __future__ import annotations
 import math
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 
-def pathwise(value: Tensor) -> Tensor:
+def pathwise(value: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
     """ℓ itself: unbiased when every γ is reparameterised and T is continuous in γ. Lowest variance."""
     return value
 
 
-def score_function(value: Tensor, signal: Tensor, log_prob: Tensor) -> Tensor:
+def score_function(
+    value: Float[Tensor, " B"], signal: Float[Tensor, "K B"], log_prob: Float[Tensor, "K B"]
+) -> Float[Tensor, " B"]:
     """ℓ plus a term of value 0 whose gradient is Σ_k signal_k ∇ log p(γ_k | φ).
 
     Unbiased for any γ and any T, as long as `signal` is ℓ minus something that does not depend on γ_k. Variance grows
@@ -39,13 +42,15 @@ def score_function(value: Tensor, signal: Tensor, log_prob: Tensor) -> Tensor:
     return value + (signal.detach() * (log_prob - log_prob.detach())).sum(0)
 
 
-def leave_one_out_draws(log_lik: Tensor) -> Tensor:
+def leave_one_out_draws(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, "K B"]:
     """For each draw the mean of the example's other draws, which do not depend on it: (K, B) → (K, B), K ≥ 2."""
     draws = len(log_lik)
     return (log_lik.sum(0) - log_lik) / (draws - 1)
 
 
-def leave_one_out_batch(log_lik: Tensor, sources: Tensor | None = None) -> Tensor:
+def leave_one_out_batch(
+    log_lik: Float[Tensor, " B"], sources: Bool[Tensor, "B B"] | None = None
+) -> Float[Tensor, " B"]:
     """For each example the mean over the others that share no draw of γ with it, (B,) → (B,); 0 where there are none.
 
     Args:
@@ -60,7 +65,7 @@ def leave_one_out_batch(log_lik: Tensor, sources: Tensor | None = None) -> Tenso
     return (apart @ log_lik) / apart.sum(1).clamp(min=1)
 
 
-def marginal_signal(log_lik: Tensor) -> Tensor:
+def marginal_signal(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, "K B"]:
     """log (1/K) Σ_j p_j minus the same over the other draws, (K, B) → (K, B): each draw's share of the bound (VIMCO).
 
     The leave-one-out bound is the baseline of Mnih & Rezende (2016), with the mean of the other probabilities in the

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -23,7 +23,7 @@ COLOURS = {"none": "#8c9096", "fixed": "#d9822b", "learned": "#2f8fcf"}
 _INK = "#010203"  # stands for the page's text colour, which a drawing cannot know
 _WIDTH = 7.2
 _Z90 = 1.6448536
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "optima",
     "font.size": 9.5,
@@ -41,10 +41,10 @@ _STYLE = {
 
 
 class Trace(NamedTuple):
-    """One φ over the epochs: its mean and 90 % interval, where it was put at the start, and its prior's 90 % interval."""
+    """One φ over the epochs: median and 90 % interval, where it started, and its prior's 90 % interval."""
 
     label: str
-    mean: Sequence[float]
+    median: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
     start: float
@@ -86,7 +86,7 @@ def digit_strip(images: np.ndarray, description: str) -> Markup:
             tile = canvas[top : top + height, left : left + width]
             tile[..., :3], tile[..., 3] = images[row, column, ..., None].clip(0, 1), 1
     file = io.BytesIO()
-    imsave(file, canvas, format="png", metadata={"Software": None})
+    imsave(file, canvas, format="png")
     return image("data:image/png;base64," + base64.b64encode(file.getvalue()).decode(), description)
 
 
@@ -113,13 +113,13 @@ def _draw_counts(axes: Axes, name: str, bins: ReliabilityBins) -> None:
 
 
 def _draw_trace(axes: Axes, trace: Trace) -> None:
-    epochs, colour = range(1, len(trace.mean) + 1), COLOURS["learned"]
+    epochs, colour = range(1, len(trace.median) + 1), COLOURS["learned"]
     axes.axhspan(*trace.prior, color=_INK, alpha=0.07, linewidth=0, label="prior, 90 %")
     axes.axhline(trace.start, color=COLOURS["fixed"], linestyle=(0, (4, 3)), linewidth=1.2, label="the guess")
     axes.fill_between(epochs, trace.low, trace.high, color=colour, alpha=0.25, linewidth=0, label="q(φ), 90 %")
-    axes.plot(epochs, trace.mean, color=colour, linewidth=1.6, label="q(φ), mean")
+    axes.plot(epochs, trace.median, color=colour, linewidth=1.6, label="q(φ), median")
     # one epoch has no width of its own
-    axes.set(xlim=(0, len(trace.mean) + 1), ylim=(0, None), xlabel="epoch", title=trace.label)
+    axes.set(xlim=(0, len(trace.median) + 1), ylim=(0, None), xlabel="epoch", title=trace.label)
 
 
 def wilson(share: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

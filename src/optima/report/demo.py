@@ -8,7 +8,7 @@ from torch import Tensor
 from optima.augment.base import Augmenter
 from optima.experiments.three_ways import DRAWS, GUESS, Comparison, Epoch
 from optima.metrics import reliability
-from optima.posterior import Summary, summarise
+from optima.posterior import Summary
 from optima.report.charts import Trace, digit_strip, reliability_chart, trace_chart
 from optima.report.elements import Markup, element, figure, page, section, table
 from optima.report.findings import CAVEAT, findings, scores
@@ -25,8 +25,8 @@ def demo_page(comparison: Comparison) -> str:
         _lead(comparison),
         section("Results", _scores(comparison), _score_note(comparison)),
         section("What the numbers say", _findings(comparison), element("p", CAVEAT, class_="note")),
-        section("What was learned", _strengths(comparison), _traces(comparison)),
-        section("What the network saw", _samples(comparison)),
+        section("Where the strengths ended", _strengths(comparison), _traces(comparison)),
+        section("What the strengths look like", _samples(comparison)),
         section("Can its confidence be trusted?", _reliability(comparison)),
         _footer(comparison),
     )
@@ -35,12 +35,13 @@ def demo_page(comparison: Comparison) -> str:
 def _lead(comparison: Comparison) -> Markup:
     return element(
         "p",
-        f"One small convolutional network was trained three times on the same {len(comparison.train.labels)} handwritten digits "
-        f"(8×8 pixels), for {comparison.epochs} epochs and from the same initial weights: without augmentation; with a usual guess, "
-        f"rotations with a standard deviation of {GUESS['rotate.std']:g} degrees and shifts of {GUESS['translate.std']:g} of the image's "
-        "size; and with the two strengths learned in the same run, starting from that guess, by maximising the augmented ELBO. "
-        f"The other {len(comparison.test.labels)} digits judge. So few training images were used on purpose: with all of them every "
-        "method is nearly perfect and nothing can be told apart.",
+        f"One small convolutional network was trained three times on the same {len(comparison.train.labels)} "
+        f"handwritten digits (8×8 pixels), for {comparison.epochs} epochs and from the same initial weights: "
+        "without augmentation (none); with a usual guess, rotations with a standard deviation of "
+        f"{GUESS['rotate.std']:g} degrees and shifts of {GUESS['translate.std']:g} of the image's size (fixed); and "
+        "with both strengths left to the training itself, which starts from that guess and maximises the augmented "
+        f"ELBO (learned). The other {len(comparison.test.labels):,} digits judge. So few training images are used on "
+        "purpose: with many, every method is nearly perfect and nothing can be told apart.",
         class_="lead",
     )
 
@@ -57,9 +58,9 @@ def _scores(comparison: Comparison) -> Markup:
 def _score_note(comparison: Comparison) -> Markup:
     return element(
         "p",
-        f"On {len(comparison.test.labels)} unaugmented test images. NLL is the mean of −log p(label), lower is better; ECE is the expected "
-        f"calibration error over 10 bins, lower is better. Probabilities are averaged over {DRAWS} draws of the Bayesian last layer. "
-        "Seconds are of training, on one thread.",
+        f"On {len(comparison.test.labels):,} unaugmented test images. NLL is the mean of −log p(label), ECE the "
+        "expected calibration error over 10 bins; of both, lower is better. Probabilities are averaged over "
+        f"{DRAWS} draws of the Bayesian last layer. Seconds are of training, on one thread.",
         class_="note",
     )
 
@@ -73,7 +74,7 @@ def _strengths(comparison: Comparison) -> Markup:
         (row.name, row.unit, row.prior, f"{row.mean:.3g} ({row.low:.3g} … {row.high:.3g})", row.verdict)
         for row in comparison.learned_rows()
     ]
-    return table(("φ", "unit", "prior mean (90 %)", "posterior mean (90 %)", "verdict"), rows)
+    return table(("φ", "unit", "prior (90 %)", "posterior (90 %)", "verdict"), rows)
 
 
 def _traces(comparison: Comparison) -> Markup:
@@ -83,14 +84,14 @@ def _traces(comparison: Comparison) -> Markup:
     traces = [_trace(name, units[name], learned.path, priors[name]) for name in units]
     return figure(
         trace_chart(traces, "The learned strengths over the epochs of training"),
-        "The mean of q(φ) after every epoch with its 90 % interval. The grey band is the prior's 90 % interval: the guess, within a "
-        "factor of about two. The dashed line is the guess that the fixed method keeps.",
+        "The median of q(φ) after every epoch, with its 90 % interval. The grey band is the prior's 90 % interval: "
+        "the guess, within a factor of about two. The dashed line is the guess, which the fixed method keeps.",
     )
 
 
 def _trace(name: str, unit: str, path: list[Epoch], prior: Summary) -> Trace:
-    mean, low, high = ([float(epoch.phi[name][part]) for epoch in path] for part in range(3))
-    return Trace(f"{name} ({unit})", mean, low, high, GUESS[name], (float(prior.low), float(prior.high)))
+    low, median, high = zip(*(epoch.phi[name] for epoch in path), strict=True)
+    return Trace(f"{name} ({unit})", median, low, high, GUESS[name], (float(prior.low), float(prior.high)))
 
 
 def _samples(comparison: Comparison) -> Markup:
@@ -100,11 +101,11 @@ def _samples(comparison: Comparison) -> Markup:
         _strip("original", "", digits[None]),
         _strip("fixed", "the guess", _drawn(fixed, digits)),
         _strip("learned", "q(φ) at the end", _drawn(learned, digits)),
-        _strip("prior", "where it began", _drawn(learned.prior(), digits)),
+        _strip("prior", "before any data", _drawn(learned.prior(), digits)),
     ]
     return figure(
-        Markup("").join(strips),
-        f"One training digit of each class, and {_DRAWS_SHOWN} draws of each under the same random numbers.",
+        element("div", *strips),
+        f"One training digit of each class, and {_DRAWS_SHOWN} draws of each.",
     )
 
 
@@ -128,15 +129,17 @@ def _reliability(comparison: Comparison) -> Markup:
     tables = {run.name: reliability(run.probs, comparison.test.labels) for run in comparison.runs}
     return figure(
         reliability_chart(tables, "Accuracy against confidence for the three methods"),
-        "Test images grouped by the confidence of the prediction: of those predicted with 80 % confidence, 80 % should be right (dashed). "
-        "Whiskers are 90 % intervals of the accuracy; the lower panels count the images, on a logarithmic scale.",
+        "Test images grouped by the confidence of the prediction: of those predicted with 80 % confidence, 80 % "
+        "should be right (dashed). Whiskers are 90 % intervals of the accuracy; the lower panels count the images, "
+        "on a logarithmic scale.",
     )
 
 
 def _footer(comparison: Comparison) -> Markup:
     return element(
         "footer",
-        f"optima {__version__}, torch {torch.__version__}, seed {comparison.seed}. The digits: E. Alpaydin and C. Kaynak, Optical "
-        "Recognition of Handwritten Digits, UCI Machine Learning Repository, CC BY 4.0. The numbers are in results.json; the learned "
-        'policy is in policy.json and policy.safetensors, and optima.load("policy") reads it.',
+        f"optima {__version__}, torch {torch.__version__}, seed {comparison.seed}. The digits: E. Alpaydin and C. "
+        "Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, CC BY 4.0. The numbers "
+        "are in results.json; the policy is in policy.json and policy.safetensors, and "
+        'optima.load("policy") reads it.',
     )

@@ -61,4 +61,5 @@ def page(title: str, *content: Markup) -> str:
         '<meta name="color-scheme" content="light dark">'
     )
     body = element("body", element("main", *content))
-    return f'<!doctype html>\n<html lang="en">\n<head>{head}{element("title", title)}<style>\n{style}</style></head>\n{body}\n</html>\n'
+    head = f"<head>{head}{element('title', title)}<style>\n{style}</style></head>"
+    return f'<!doctype html>\n<html lang="en">\n{head}\n{body}\n</html>\n'

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from optima.augment.summary import MOVED, Row
+from optima.augment.summary import Row
 from optima.experiments.three_ways import DRAWS, GUESS, Comparison, Run
 from optima.metrics import accuracy, ece, nll
 from optima.version import __version__
@@ -17,10 +16,10 @@ from optima.version import __version__
 SCHEMA = 1
 
 CAVEAT = (
-    "How to read the strengths. This objective averages log-probabilities over the augmentation (the Jensen bound), and most of the "
-    "network's weights are points rather than distributions. Every distortion makes the training images harder to fit, so the bound leans "
-    "towards weak augmentation, often weaker than held-out data would choose. A narrow q(φ) is therefore no evidence that little "
-    "augmentation is best; held-out NLL is the judge."
+    "How to read the strengths: this objective averages log-probabilities over the augmentation (the Jensen bound), "
+    "and most of the network's weights are points rather than distributions. Every distortion makes the training "
+    "images harder to fit, so the bound leans towards weak augmentation, often weaker than held-out data would "
+    "choose. A narrow q(φ) is therefore no evidence that little augmentation is best; held-out NLL is the judge."
 )
 
 
@@ -39,7 +38,7 @@ class Difference(NamedTuple):
     half_width: float
 
     def __str__(self) -> str:
-        return f"{self.mean:+.3f} ± {self.half_width:.3f}"
+        return f"{self.mean:+.3f} ± {self.half_width:.3f}".replace("-", "−")
 
 
 def scores(comparison: Comparison) -> dict[str, Scores]:
@@ -81,7 +80,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "test_images": len(comparison.test.labels),
         "theta_draws": DRAWS,
         "methods": {run.name: {**scored[run.name]._asdict(), "seconds": run.seconds} for run in comparison.runs},
-        "learned": [{**row._asdict(), "start": GUESS[row.name]} for row in comparison.learned_rows()],
+        "strengths": [{**row._asdict(), "start": GUESS[row.name]} for row in comparison.learned_rows()],
         "nll_learned_minus": {name: gap._asdict() for name, gap in differences(comparison).items()},
         "findings": findings(comparison),
         "versions": {
@@ -98,23 +97,21 @@ def _best(comparison: Comparison) -> str:
     best = min(scored, key=lambda name: scored[name].nll)
     listed = ", ".join(f"{name} {value.nll:.3f}" for name, value in scored.items())
     gaps = differences(comparison)
-    compared = _joined([f"minus {name} is {gap}" for name, gap in gaps.items()])
-    clear = [name for name, gap in gaps.items() if abs(gap.mean) > gap.half_width]
-    sure = f"clear of chance against {_joined(clear)} only" if len(clear) == 1 else "clear of chance in both cases"
-    sure = sure if clear else "not clear of chance in either case"
+    compared = "; ".join(f"minus {name} {gap}, {_word(gap)}" for name, gap in gaps.items())
     return (
-        f"By held-out NLL the best of the three here is {best} ({listed}). In nats per image, learned {compared}: {sure} "
-        "(95 % intervals over the test images of this one run; another seed moves all of these numbers)."
+        f"By held-out NLL the best of the three here is {best} ({listed}). Learned, in nats per image: {compared}. "
+        "The ± are 95 % intervals over the test images of this one run; another seed moves all of these numbers."
     )
+
+
+def _word(gap: Difference) -> str:
+    if abs(gap.mean) <= gap.half_width:
+        return "no clear difference"
+    return "better" if gap.mean < 0 else "worse"
 
 
 def _strength(row: Row) -> str:
-    verdict = row.verdict if row.verdict == MOVED else row.verdict.upper()
     return (
         f"{row.name} started at the guess of {GUESS[row.name]:g} {row.unit} and ended at {row.mean:.2g} "
-        f"(90 % interval {row.low:.2g} … {row.high:.2g}). Verdict: {verdict}; {row.evidence}."
+        f"(90 % interval {row.low:.2g} … {row.high:.2g}). Verdict: {row.verdict}; {row.evidence}."
     )
-
-
-def _joined(names: Sequence[str]) -> str:
-    return " and ".join(names)

@@ -14,13 +14,16 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
 Padding = Literal["zeros", "border", "reflection"]
 
 
-def rotate(image: Tensor, angle: Tensor, *, padding: Padding = "zeros") -> Tensor:
+def rotate(
+    image: Float[Tensor, "B C H W"], angle: Float[Tensor, " B"], *, padding: Padding = "zeros"
+) -> Float[Tensor, "B C H W"]:
     """Turn each image about its centre: image (B, C, H, W), angle (B,) in radians, counter-clockwise."""
     cos, sin = angle.cos(), angle.sin()
     # A⁻¹ of a counter-clockwise turn, with y pointing down
@@ -28,7 +31,9 @@ def rotate(image: Tensor, angle: Tensor, *, padding: Padding = "zeros") -> Tenso
     return _warp(image, inverse, torch.zeros_like(inverse[..., 0]), padding)
 
 
-def translate(image: Tensor, shift: Tensor, *, padding: Padding = "zeros") -> Tensor:
+def translate(
+    image: Float[Tensor, "B C H W"], shift: Float[Tensor, "B 2"], *, padding: Padding = "zeros"
+) -> Float[Tensor, "B C H W"]:
     """Move each image: image (B, C, H, W), shift (B, 2) as fractions of width and height."""
     size = torch.tensor([image.shape[-1], image.shape[-2]], dtype=shift.dtype, device=shift.device)
     identity = torch.eye(2, dtype=shift.dtype, device=shift.device).expand(len(shift), 2, 2)
