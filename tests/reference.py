@@ -79,3 +79,9 @@ def assert_close(actual: Tensor, exact: Tensor | float, *, rtol: float) -> None:
     reference = torch.as_tensor(exact, dtype=actual.dtype)
     assert reference.abs().min() > 0, "a relative tolerance against zero checks nothing"
     torch.testing.assert_close(actual, reference, rtol=rtol, atol=0.0)
+
+
+def gradient_of(tensor: Tensor) -> Tensor:
+    """The gradient that arrived at a leaf."""
+    assert tensor.grad is not None, "no gradient arrived"
+    return tensor.grad

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jaxtyping
 import pytest
 import torch
 from torch import Tensor, nn
@@ -37,7 +38,12 @@ SIGNALS = torch.linspace(-1, 1, 12).reshape(4, 3)
 IMAGES = torch.linspace(0, 1, 4 * 3 * 5 * 5).reshape(4, 3, 5, 5)
 LABELS = torch.tensor([0, 1, 1, 0])
 PROBS = torch.tensor([[0.7, 0.3], [0.4, 0.6]])
-anything: Any = None  # a place where the type checker must let a wrong argument through
+
+
+@pytest.fixture(autouse=True)
+def _as_a_user_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the run-time checks of shapes that tests have and users do not: the library must notice by itself."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 def wrong(value: object) -> Any:
@@ -163,12 +169,12 @@ BUILD = {
     "prior: counts": (
         lambda: Rotate(std=learn(1.0, prior=Poisson(3.0))),
         ValueError,
-        "prior Poisson .* does not fit",
+        "prior.* Poisson",
     ),
     "prior: classes": (
         lambda: Rotate(std=learn(1.0, prior=Categorical(torch.ones(3)))),
         ValueError,
-        "prior Categorical .* does not fit",
+        "prior.* Categorical",
     ),
     # ---- families ----------------------------------------------------------------------------------------------
     "family: unknown keyword": (
@@ -229,7 +235,7 @@ BUILD = {
     "family: prior_gamma is a number": (
         lambda: Rotate(std=learn(1.0), prior_gamma=wrong(0.2)),
         TypeError,
-        "prior_gamma must be .* got float",
+        "prior_gamma.* float",
     ),
     "family: mask_id": (lambda: TokenDropout(0.1, mask_id=-1), ValueError, "mask_id .* not negative, got -1"),
     "family: special_ids": (
@@ -240,7 +246,7 @@ BUILD = {
     "family: one special id": (
         lambda: TokenDropout(0.1, mask_id=1, special_ids=wrong(0)),
         TypeError,
-        "special_ids must be .* got int",
+        "special_ids.* int",
     ),
     "sequence: empty": (lambda: Sequential(), ValueError, "at least one augmentation"),
     "sequence: a layer": (lambda: Sequential(wrong(nn.Linear(2, 2))), TypeError, "takes augmentations, got Linear"),
@@ -294,7 +300,7 @@ CALL = {
     "generator: a seed": (
         lambda: Shift(std=1.0)(SIGNALS, generator=wrong(7)),
         TypeError,
-        "generator must be a torch.Generator.* got int",
+        "generator.* int",
     ),
     "replay: missing component": (
         lambda: Shift(std=1.0)(SIGNALS, replay={}),
@@ -319,17 +325,17 @@ CALL = {
     "replay: a view": (
         lambda: Shift(std=1.0)(SIGNALS, replay=wrong(View(SIGNALS))),
         TypeError,
-        "replay must be .* got View",
+        "replay.* View$",
     ),
     "replay: a number": (
         lambda: Shift(std=1.0)(SIGNALS, replay={"shift": wrong(1.0)}),
         TypeError,
-        "replay .*shift.* float",
+        "replay.*shift.* float",
     ),
     "replay: another row shape": (
         lambda: GaussianNoise(std=1.0)(SIGNALS, replay={"noise": torch.zeros(4, 1)}),
         ValueError,
-        r"replay .*noise.* \(4, 1\)",
+        r"replay.*noise.* \(4, 1\)",
     ),
     # ---- objective ---------------------------------------------------------------------------------------------
     "objective: num_data 0": (lambda: ELBO(num_data=0), ValueError, "num_data must be .* positive .* got 0"),
@@ -337,7 +343,7 @@ CALL = {
     "objective: num_data switch": (lambda: ELBO(num_data=True), ValueError, "num_data must be .* got True"),
     "objective: beta_theta": (lambda: ELBO(4, beta_theta=-1.0), ValueError, "beta_theta .* not negative, got -1.0"),
     "objective: beta_phi": (lambda: ELBO(4, beta_phi=float("nan")), ValueError, "beta_phi .* got nan"),
-    "objective: beta_phi is text": (lambda: ELBO(4, beta_phi=wrong("1")), TypeError, "beta_phi must be .* got"),
+    "objective: beta_phi is text": (lambda: ELBO(4, beta_phi=wrong("1")), TypeError, "beta_phi.* (str|'1')"),
     "objective: bound": (lambda: ELBO(4, bound=wrong("iwae")), ValueError, "bound must be .*marginal.* got 'iwae'"),
     "objective: likelihood": (
         lambda: ELBO(4, likelihood="poisson"),
@@ -366,12 +372,12 @@ CALL = {
     "objective: augment is a layer": (
         lambda: ELBO(4)(SIGNALS, View(SIGNALS, LABELS), augment=wrong(nn.Linear(2, 2))),
         TypeError,
-        "augment must be .* got Linear",
+        "augment.* Linear",
     ),
     "objective: model is a function": (
         lambda: ELBO(4)(SIGNALS, View(SIGNALS, LABELS), model=wrong(len)),
         TypeError,
-        "model must be .* got builtin",
+        "model.* builtin",
     ),
     "objective: augment missing": (
         lambda: ELBO(4)(SIGNALS, Shift(std=learn(1.0))(SIGNALS, LABELS)),
@@ -408,7 +414,7 @@ CALL = {
     "elbo: a KL per row": (
         lambda: elbo(torch.zeros(4), torch.zeros(4), 0.0, 4),
         ValueError,
-        r"kl_theta must be .* got .*\(4,\)",
+        r"kl_theta.* \(4,\)",
     ),
     "elbo: num_data 0": (lambda: elbo(torch.zeros(4), 0.0, 0.0, 0), ValueError, "num_data must be .* got 0"),
     "elbo: one axis": (lambda: optima.log_marginal(torch.zeros(4)), ValueError, r"\(K, B\), got \(4,\)"),
@@ -471,7 +477,7 @@ CALL = {
     "θ: prior_std is text": (
         lambda: BayesianLinear(2, 2, prior_std=wrong("1")),
         TypeError,
-        "prior_std must be .* got",
+        "prior_std.* (str|'1')",
     ),
     "θ: unknown layer": (
         lambda: bayesian_last_layer(nn.Sequential(nn.Linear(2, 2)), layer="head"),
@@ -496,17 +502,17 @@ CALL = {
     "predict: samples float": (
         lambda: predict(nn.Linear(3, 2), SIGNALS, samples=wrong(2.5)),
         ValueError,
-        "samples must be .* got 2.5",
+        "samples.* 2.5",
     ),
     "predict: augment is a layer": (
         lambda: predict(nn.Linear(3, 2), SIGNALS, samples=2, augment=wrong(nn.Linear(2, 2))),
         TypeError,
-        "augment must be .* got Linear",
+        "augment.* Linear",
     ),
     "predict: model is a function": (
         lambda: predict(wrong(len), SIGNALS, samples=2),
         TypeError,
-        "model must be .* got builtin",
+        "model.* builtin",
     ),
     "predict: likelihood": (
         lambda: predict(nn.Linear(3, 2), SIGNALS, likelihood="softmax"),
@@ -533,18 +539,51 @@ CALL = {
         "labels must lie in 0…1, got 0…2",
     ),
     "metrics: NaN": (lambda: metrics.ece(PROBS * float("nan"), LABELS[:2]), ValueError, "must be a distribution"),
-    "metrics: lists": (lambda: metrics.ece(wrong([[0.5, 0.5]]), wrong([0])), TypeError, "probs must be .* got list"),
-    "metrics: labels are a list": (lambda: metrics.nll(PROBS, wrong([0, 1])), TypeError, "labels must be .* got list"),
+    "metrics: lists": (lambda: metrics.ece(wrong([[0.5, 0.5]]), wrong([0])), TypeError, "probs.* list"),
+    "metrics: labels are a list": (lambda: metrics.nll(PROBS, wrong([0, 1])), TypeError, "labels.* list"),
     "metrics: bins 0": (lambda: metrics.ece(PROBS, LABELS[:2], bins=0), ValueError, "bins must be at least 1, got 0"),
     "metrics: bins float": (
         lambda: metrics.reliability(PROBS, LABELS[:2], bins=wrong(2.5)),
         ValueError,
-        "bins must be .* got 2.5",
+        "bins.* 2.5",
     ),
 }
 
 # Rows that the library does not satisfy yet, by what happens instead. Delete a line here to enable its row.
-OPEN = {}
+OPEN = {
+    "support: learned p on the lower edge": "accepted, with p = 1e-38 and no gradient ever after",
+    "support: learned p on the upper edge": "accepted, with no gradient ever after",
+    "support: on the edge of the prior's": "accepted, with no gradient ever after",
+    "prior: counts": "NotImplementedError from torch",
+    "prior: classes": "NotImplementedError from torch",
+    "family: vector for a number": "accepted; a broadcasting error in the first step, or none at all",
+    "family: vector of alphas": "accepted; a broadcasting error in the first step, or none at all",
+    "family: prior_gamma is a number": "'float' object is not iterable",
+    "family: one special id": "Value after * must be an iterable, not int",
+    "sequence: same object inside": "accepted; its KL counts twice",
+    "y: mixed, another length": "accepted",
+    "generator: a seed": "AttributeError",
+    "replay: a view": "'View' object is not iterable",
+    "replay: a number": "object of type 'float' has no len()",
+    "replay: another row shape": "accepted; one number of γ is spread over the row",
+    "objective: beta_phi is text": "'<=' not supported",
+    "objective: augment is a layer": "AttributeError",
+    "objective: model is a function": "AttributeError",
+    "elbo: a KL per row": "accepted; the ELBO is a vector",
+    "elbo: num_data 0": "accepted",
+    "elbo: one axis": "accepted",
+    "elbo: no draws": "math domain error",
+    "elbo: advantage of one axis": "accepted",
+    "target: soft, several labels": "accepted; a multi-label target is scored as classes",
+    "θ: prior_std is text": "must be real number, not str",
+    "θ: unknown layer of a layer": "the name is ignored",
+    "predict: samples float": "accepted",
+    "predict: augment is a layer": "AttributeError",
+    "predict: model is a function": "AttributeError",
+    "metrics: lists": "AttributeError",
+    "metrics: labels are a list": "AttributeError",
+    "metrics: bins float": "a page of torch's signatures of linspace",
+}
 
 
 def rows(table: dict[str, tuple[Callable[[], object], Any, str]]) -> list[Any]:
@@ -661,7 +700,15 @@ FILES = {
     "another policy's weights": (foreign_weights, ValueError, "policy.safetensors does not belong to policy.json"),
 }
 
-OPEN_FILES = {}
+OPEN_FILES = {
+    "nested without end": "RecursionError",
+    "no description": "KeyError",
+    "description is a list": "TypeError about list indices",
+    "no type": "KeyError",
+    "no prior": "KeyError",
+    "unknown estimator": "KeyError",
+    "another policy's weights": "right, but torch's listing of keys takes three lines",
+}
 
 
 @pytest.mark.parametrize(

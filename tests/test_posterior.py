@@ -33,9 +33,11 @@ from torch.distributions import (
 from torch.distributions.constraints import Constraint
 
 from optima import Rotate, Shift, TokenDropout, learn
-from optima.posterior import Domain, FixedPhi, LearnedPhi, PriorPhi, summarise
+from optima.intervals import summarise
+from optima.posterior import FixedPhi, LearnedPhi, PriorPhi
 from optima.sampling import as_noise
 from optima.streams import Noise
+from optima.supports import Domain
 from tests.reference import assert_unbiased
 
 CPU = torch.device("cpu")

@@ -15,8 +15,9 @@ from torch.distributions import constraints
 from torch.nn import functional
 
 from optima.augment.view import MixedTarget, Target
-from optima.posterior import Domain, FixedPhi, Learn, LearnedPhi, Number, Phi
+from optima.posterior import FixedPhi, Learn, LearnedPhi, Number, Phi
 from optima.streams import Stream
+from optima.supports import Domain
 
 
 class Likelihood(nn.Module, ABC):

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,29 +25,19 @@ from torch.distributions import (
     Independent,
     Normal,
     TransformedDistribution,
-    biject_to,
-    constraints,
 )
 from torch.distributions.constraints import Constraint
-from torch.distributions.transforms import ExpTransform
 
 from optima.distributions import kl, map_tensors, without_validation
 from optima.gradient_record import GradientRecord
+from optima.intervals import Summary, summarise
 from optima.sampling import as_noise, sample
 from optima.streams import Noise
+from optima.supports import Domain, bijection_of, choose_support, words
 
 Number = float | int | Tensor | list[float] | tuple[float, ...]
 
 _KL_DRAWS = 64
-_SUMMARY_DRAWS = 20_000
-
-
-class Summary(NamedTuple):
-    """Mean and central 90 % interval, in the constrained space."""
-
-    mean: Tensor
-    low: Tensor
-    high: Tensor
 
 
 @dataclass(frozen=True)
@@ -96,25 +86,6 @@ def learn(
     return Learn(init, prior, support, posterior, scale)
 
 
-@dataclass(frozen=True)
-class Domain:
-    """What an augmentation knows about one of its hyperparameters.
-
-    Args:
-        support: the values φ may take while it is learned.
-        unit: for people.
-        off: the value that means no augmentation, if there is one.
-        prior_scale: spread of the default prior on the unconstrained line.
-        allows_off: whether `off` may be given as a fixed value although it lies on the support's edge.
-    """
-
-    support: Constraint
-    unit: str = ""
-    off: float | None = None
-    prior_scale: float = 1.0
-    allows_off: bool = True
-
-
 class Phi(nn.Module, ABC):
     """One hyperparameter φ: something that can be drawn, summarised, and has a KL to its prior."""
 
@@ -143,7 +114,7 @@ class FixedPhi(Phi):
         tensor = _as_tensor(value, name)
         inside = bool(domain.support.check(tensor).all())
         if not inside and not (domain.allows_off and domain.off is not None and bool((tensor == domain.off).all())):
-            raise ValueError(f"{name} must lie in {_words(domain.support)}, got {value}")
+            raise ValueError(f"{name} must lie in {words(domain.support)}, got {value}")
         self.shape = tensor.shape
         self.register_buffer("value", tensor)
 
@@ -198,12 +169,12 @@ class LearnedPhi(Phi):
         self.shape = init.shape
         self.domain = domain
         self.posterior = spec.posterior
-        self.support = _choose_support(name, spec, domain)
+        self.support = choose_support(name, spec.support, spec.prior, domain)
         if not bool(self.support.check(init).all()):
-            raise ValueError(f"{name}: learn({spec.init}) must start inside {_words(self.support)}")
+            raise ValueError(f"{name}: learn({spec.init}) must start inside {words(self.support)}")
         loc = self.bijection.inv(init)
         if not bool(loc.isfinite().all()):
-            raise ValueError(f"{name}: learn({spec.init}) sits on the edge of {_words(self.support)}; start inside it")
+            raise ValueError(f"{name}: learn({spec.init}) sits on the edge of {words(self.support)}; start inside it")
         self.start = init
         self.loc = nn.Parameter(loc.clone())
         self.log_scale = nn.Parameter(torch.full_like(loc, math.log(spec.scale))) if self._is_normal else None
@@ -316,47 +287,6 @@ class LearnedPhi(Phi):
         return self
 
 
-@torch.no_grad()
-def summarise(distribution: Distribution) -> Summary:
-    """Mean and 90 % interval: exact quantiles where φ is a monotone map of a Normal, else from fixed draws."""
-    normal = _as_normal(distribution)
-    if normal is not None:
-        loc, scale, push = normal
-        nodes, weights = np.polynomial.hermite_e.hermegauss(64)
-        points = torch.as_tensor(nodes, dtype=loc.dtype, device=loc.device).view(-1, *[1] * loc.ndim)
-        values = push(loc + scale * points)
-        mean = torch.tensordot(torch.as_tensor(weights / weights.sum(), dtype=loc.dtype, device=loc.device), values, 1)
-        return Summary(mean, push(loc - 1.6448536 * scale), push(loc + 1.6448536 * scale))
-    draws = sample(distribution, (_SUMMARY_DRAWS,), noise=torch.Generator().manual_seed(0)).double()
-    low, high = torch.quantile(draws, torch.tensor([0.05, 0.95], dtype=torch.float64), dim=0)
-    return Summary(draws.mean(0).float(), low.float(), high.float())
-
-
-def bijection_of(support: Constraint) -> Any:
-    """The map from the real line to the support: torch's own, but a plain exponential for the positive numbers.
-
-    torch 2.13 gives `positive` exp followed by an affine map that does nothing, so that no LogNormal would be
-    recognised as sharing it.
-    """
-    return ExpTransform() if support is constraints.positive else biject_to(support)
-
-
-def _as_normal(distribution: Distribution) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]] | None:
-    """(loc, scale, T) when the distribution is T of a Normal and T acts elementwise."""
-    if isinstance(distribution, Normal):
-        return distribution.loc, distribution.scale, lambda u: u
-    if isinstance(distribution, TransformedDistribution) and isinstance(distribution.base_dist, Normal):
-        transforms = distribution.transforms
-
-        def push(u: Any) -> Any:
-            for transform in transforms:
-                u = transform(u)
-            return u
-
-        return distribution.base_dist.loc, distribution.base_dist.scale, push
-    return None
-
-
 def _shares_bijection(q: Distribution, p: Distribution) -> bool:
     """Whether KL(q ‖ p) is the KL of two Normals on the same unconstrained line."""
     if not isinstance(q, TransformedDistribution):
@@ -372,40 +302,6 @@ def _base(distribution: Distribution) -> Distribution:
     if isinstance(distribution, TransformedDistribution):
         distribution = distribution.base_dist
     return distribution.base_dist if isinstance(distribution, Independent) else distribution
-
-
-def _choose_support(name: str, spec: Learn, domain: Domain) -> Constraint:
-    if spec.support is not None:
-        if not _contains(domain.support, spec.support):
-            raise ValueError(f"{name}: support {_words(spec.support)} must lie within {_words(domain.support)}")
-        return spec.support
-    if spec.prior is None:
-        return domain.support
-    prior_support = spec.prior.support
-    if prior_support is None or _contains(prior_support, domain.support):
-        return domain.support
-    if _contains(domain.support, prior_support):
-        return prior_support
-    raise ValueError(
-        f"{name}: the prior {type(spec.prior).__name__} lives on {_words(prior_support)}, which does not fit"
-        f" {_words(domain.support)}; give a prior on that set, or support="
-    )
-
-
-def _contains(outer: Constraint, inner: Constraint) -> bool:
-    """Whether `outer` holds a grid of points spread over `inner`."""
-    if isinstance(inner, constraints.independent):
-        inner = inner.base_constraint
-    if isinstance(outer, constraints.independent):
-        outer = outer.base_constraint
-    bijection = bijection_of(inner)
-    points = torch.linspace(-9.0, 9.0, 37, dtype=torch.float64)
-    if bijection.domain.event_dim:
-        points = points.unsqueeze(-1).expand(-1, 2)
-        return type(outer) is type(inner) or bool(outer.check(bijection(points)).all())
-    if outer.event_dim:
-        return False
-    return bool(outer.check(bijection(points)).all())
 
 
 def _check_prior(name: str, prior: Distribution, q: Distribution | None, init: Tensor) -> None:
@@ -452,13 +348,3 @@ def _move(distribution: Distribution, fn: Callable[[Tensor], Tensor]) -> Distrib
     """Follow the module to another device, but never below the prior's own precision."""
     device = fn(torch.empty(0)).device
     return map_tensors(distribution, lambda tensor: tensor.to(device))
-
-
-def _words(support: Constraint) -> str:
-    """A constraint as a reader knows it."""
-    if isinstance(support, constraints.interval):
-        return f"({float(support.lower_bound):g}, {float(support.upper_bound):g})"
-    if isinstance(support, constraints.greater_than):
-        return f"({float(support.lower_bound):g}, ∞)"
-    known = {"Real": "the real line", "Simplex": "the simplex"}
-    return known.get(type(support).__name__.lstrip("_"), str(support))

@@ -1,4 +1,4 @@
-"""Two real processes over gloo: φ stays the same, draws differ, and the gradient is that of one process on the joined batch."""
+"""Two real processes over gloo: the same φ, different draws, and the gradient of one process on the joined batch."""
 
 from __future__ import annotations
 

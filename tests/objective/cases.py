@@ -54,7 +54,7 @@ class Case:
 
     def columns(self, seed: int) -> Columns:
         """Noise for 2^18 rows: every φ's, then every γ's."""
-        gaussian = {name: (1,) for name in self.start}
+        gaussian = dict.fromkeys(self.start, (1,))
         gaussian |= {name: shape for name, shape in self.noise.items() if not name.endswith("~")}
         flat = {name.rstrip("~"): shape for name, shape in self.noise.items() if name.endswith("~")}
         sizes = [sum(math.prod(shape) for shape in shapes.values()) for shapes in (gaussian, flat)]

@@ -159,7 +159,7 @@ def mixed_log_lik(own: int, other: int, lam: float, *, floor: bool) -> float:
 
 
 def expected_mixup(floor: bool) -> Callable[[Tensor], Tensor]:
-    """E over the partner, who is either image with equal probability, and over λ ~ Beta(α, α), by Gauss-Jacobi quadrature."""
+    """E over the partner, either image with equal chances, and over λ ~ Beta(α, α), by Gauss-Jacobi quadrature."""
 
     def expected(alphas: Tensor) -> Tensor:
         values = []

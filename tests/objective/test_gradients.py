@@ -1,4 +1,4 @@
-"""The expected gradient that reaches every φ equals the gradient of the expected objective, and planted bugs do not pass."""
+"""The expected gradient that reaches every φ is that of the expected objective, and planted bugs do not pass."""
 
 from __future__ import annotations
 

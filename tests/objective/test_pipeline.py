@@ -1,4 +1,4 @@
-"""One pipeline that mixes score-function, pathwise and example-mixing augmentations: every gate enumerated, to rounding."""
+"""One pipeline of score-function, pathwise and example-mixing augmentations: every gate enumerated, to rounding."""
 
 from __future__ import annotations
 
@@ -42,12 +42,11 @@ P, STD, ALPHA = 0.35, 0.4, 0.8
 
 
 def build() -> optima.Sequential:
-    point = {"posterior": "point"}
     return optima.Sequential(
-        Gate(learn(P, **point)),
-        optima.Shift(std=learn(STD, **point)),
+        Gate(learn(P, posterior="point")),
+        optima.Shift(std=learn(STD, posterior="point")),
         optima.Mixup(alpha=ALPHA),
-        Gate(learn(P, **point)),
+        Gate(learn(P, posterior="point")),
     ).double()
 
 
@@ -91,7 +90,7 @@ def expected(**shifted: float) -> float:
     with torch.no_grad():
         for name, phi in augment.named_phi():
             if isinstance(phi, LearnedPhi):
-                phi.loc += shifted.get(name.replace(".", "_"), 0.0)
+                phi.loc.add_(shifted.get(name.replace(".", "_"), 0.0))
         values = {name: float(phi.summary().mean) for name, phi in augment.named_phi()}
         return sum(
             probability(gates, values["gate.p"], values["gate_2.p"]) * float(step(augment, gates))

@@ -1,4 +1,4 @@
-"""Proposition 1: log E e^f − E f ≤ L²σ²/2, with equality for linear f and Gaussian γ; and where it does not hold as written."""
+"""Proposition 1: log E e^f − E f ≤ L²σ²/2, with equality for linear f and Gaussian γ; and where it fails as written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_lipschitz_f_stays_below_the_bound_for_gaussian_gamma(sigma: float):
 
 
 def test_for_other_sub_gaussian_gamma_the_bound_can_fail():
-    """γ ∈ {−1, 0, 1} with chances (q/2, 1−q, q/2) and f = L|γ|: a Lipschitz function of a sub-Gaussian γ with a larger proxy than γ's."""
+    """γ ∈ {−1, 0, 1} with chances (q/2, 1−q, q/2), f = L|γ|: a Lipschitz function of γ with a larger proxy than γ's."""
     q = 0.05
     slopes = torch.linspace(0.01, 40, 40_000, dtype=torch.float64)
     # the sharp variance proxy of γ: the smallest σ² with log E e^{sγ} ≤ s²σ²/2 for all s

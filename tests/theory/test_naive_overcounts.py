@@ -1,7 +1,8 @@
-"""K naive copies multiply the data's share of a conjugate posterior's precision by K; the marginalised likelihood does not.
+"""K naive copies multiply the data's share of a conjugate posterior's precision by K; the marginalised likelihood
+does not.
 
-y_i = θ + ε_i with ε ~ N(0, s²), prior θ ~ N(0, τ²), inputs shifted by γ ~ N(0, σ²): y_i | θ, γ ~ N(θ (x_i + γ), s²) with x_i = 1.
-The curvature of each objective at θ is what a Laplace approximation calls the data's precision.
+y_i = θ + ε_i with ε ~ N(0, s²), prior θ ~ N(0, τ²), inputs shifted by γ ~ N(0, σ²): y_i | θ, γ ~ N(θ (x_i + γ), s²)
+with x_i = 1. The curvature of each objective at θ is what a Laplace approximation calls the data's precision.
 """
 
 from __future__ import annotations

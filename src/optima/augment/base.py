@@ -31,9 +31,10 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
-from optima.augment.view import MixedTarget, Target, View
+from optima.augment.checks import check_batch, check_replay
+from optima.augment.view import Target, View, credit_partners, repeated
 from optima.distributions import kl, map_tensors
-from optima.posterior import Domain, FixedPhi, Learn, LearnedPhi, Number, Phi, PriorPhi
+from optima.posterior import FixedPhi, Learn, LearnedPhi, Number, Phi, PriorPhi
 from optima.sampling import (
     ESTIMATORS,
     Estimator,
@@ -45,6 +46,7 @@ from optima.sampling import (
     rsample,
 )
 from optima.streams import Noise, Stream
+from optima.supports import Domain
 
 _KL_GAMMA_DRAWS = 32
 
@@ -109,12 +111,12 @@ class Augmenter(nn.Module, metaclass=_Checked):
             generator: draw from this instead of the augmentation's own stream.
             replay: the `gamma` of an earlier view, to be applied again.
         """
-        _check_batch(x, y, samples, generator)
-        view = _repeated(x, y, samples)
+        check_batch(x, y, samples, generator)
+        view = repeated(x, y, samples)
         if not self.training:
             return view
         if replay is not None:
-            _check_replay(replay, set(self._components()), len(view.x))
+            check_replay(replay, set(self._components()), len(view.x))
         noise = self.stream.noise() if generator is None else as_noise(generator)
         return self.extend(view, noise, replay, "")
 
@@ -387,17 +389,6 @@ class Augmentation(Augmenter):
             )
 
 
-def credit_partners(view: View, partner: Tensor) -> View:
-    """Rows now depend on their partners too: so do the draws that the score function must credit."""
-    if view.log_prob is None:
-        return view
-    log_prob = view.log_prob + view.log_prob[partner]
-    if view.samples > 1:
-        return replace(view, log_prob=log_prob)
-    own = torch.eye(len(partner), dtype=torch.bool, device=partner.device) if view.sources is None else view.sources
-    return replace(view, log_prob=log_prob, sources=own | own[partner])
-
-
 def _kl(law: Distribution, prior: Distribution, noise: Noise) -> Tensor:
     """KL(law ‖ prior) per row: closed form where torch knows one, else one unbiased draw per row."""
     try:
@@ -409,48 +400,3 @@ def _kl(law: Distribution, prior: Distribution, noise: Noise) -> Tensor:
 
 def _per_row(value: Tensor) -> Tensor:
     return value.flatten(1).sum(1) if value.ndim > 1 else value
-
-
-def _repeated(x: Tensor, y: Target | None, samples: int) -> View:
-    if samples == 1:
-        return View(x, y)
-    rows = x.repeat(samples, *[1] * (x.ndim - 1))
-    if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last):
-        rows = rows.contiguous(memory_format=torch.channels_last)
-    if isinstance(y, MixedTarget):
-        labels = tuple(label.repeat(samples, *[1] * (label.ndim - 1)) for label in y.labels)
-        return View(rows, MixedTarget(labels, y.weights.repeat(samples, 1)), samples)
-    return View(rows, y if y is None else y.repeat(samples, *[1] * (y.ndim - 1)), samples)
-
-
-def _check_batch(x: Tensor, y: Target | None, samples: int, generator: torch.Generator | None) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"x must be a tensor with one row per example, got {type(x).__name__}")
-    if x.ndim == 0 or len(x) == 0:
-        raise ValueError(f"x must hold at least one example along its first axis, got shape {tuple(x.shape)}")
-    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-        raise ValueError(f"samples must be a whole number of draws, at least 1, got {samples!r}")
-    if y is not None:
-        rows = len(y.weights) if isinstance(y, MixedTarget) else _rows(y)
-        if rows != len(x):
-            raise ValueError(f"y must hold one target per example: x has {len(x)} rows and y has {rows}")
-    if generator is not None and generator.device.type != x.device.type:
-        raise ValueError(
-            f"generator lives on {generator.device} and x on {x.device}; make torch.Generator({str(x.device)!r})"
-        )
-
-
-def _rows(y: Tensor) -> int:
-    if not isinstance(y, Tensor):
-        raise TypeError(f"y must be a tensor, a MixedTarget or None, got {type(y).__name__}")
-    if y.ndim == 0:
-        raise ValueError("y must hold one target per example, got a single number")
-    return len(y)
-
-
-def _check_replay(replay: Mapping[str, Tensor], expected: set[str], rows: int) -> None:
-    if set(replay) != expected:
-        raise ValueError(f"replay must hold the γ of this augmentation, {sorted(expected)}, got {sorted(replay)}")
-    wrong = {name: len(value) for name, value in replay.items() if len(value) != rows}
-    if wrong:
-        raise ValueError(f"replay must hold one γ per row of the view, {rows} (samples × batch), got {wrong}")

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from optima.augment.base import Augmentation, Augmenter
 from optima.distributions import readable
-from optima.posterior import LearnedPhi, Phi, PriorPhi, Summary, summarise
+from optima.intervals import Summary, summarise
+from optima.posterior import LearnedPhi, Phi, PriorPhi
 from optima.sampling import as_noise, sample
 
 Z_HEARD = 4.0

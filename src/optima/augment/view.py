@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -69,3 +69,27 @@ def mix_targets(target: Target, partner: Tensor, weight: Tensor) -> Target:
         return MixedTarget((target, target[partner]), torch.stack([weight, rest], 1))
     share = weight.view(-1, *[1] * (target.ndim - 1)).to(target.dtype)
     return share * target + (1.0 - share) * target[partner]
+
+
+def credit_partners(view: View, partner: Tensor) -> View:
+    """Rows now depend on their partners too: so do the draws that the score function must credit."""
+    if view.log_prob is None:
+        return view
+    log_prob = view.log_prob + view.log_prob[partner]
+    if view.samples > 1:
+        return replace(view, log_prob=log_prob)
+    own = torch.eye(len(partner), dtype=torch.bool, device=partner.device) if view.sources is None else view.sources
+    return replace(view, log_prob=log_prob, sources=own | own[partner])
+
+
+def repeated(x: Tensor, y: Target | None, samples: int) -> View:
+    """The batch `samples` times over, before anything is done to it."""
+    if samples == 1:
+        return View(x, y)
+    rows = x.repeat(samples, *[1] * (x.ndim - 1))
+    if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last):
+        rows = rows.contiguous(memory_format=torch.channels_last)
+    if isinstance(y, MixedTarget):
+        labels = tuple(label.repeat(samples, *[1] * (label.ndim - 1)) for label in y.labels)
+        return View(rows, MixedTarget(labels, y.weights.repeat(samples, 1)), samples)
+    return View(rows, y if y is None else y.repeat(samples, *[1] * (y.ndim - 1)), samples)

@@ -11,8 +11,10 @@ import numpy as np
 import torch
 
 import optima
+from optima.experiments.kernel_regression import kernel_regression
 from optima.experiments.regression import METHODS, Settings, described
 from optima.experiments.regression_data import noise_std, true_squared_slope
+from optima.experiments.regression_run import dataset_of
 
 PAPER = {
     "none": {"train_mse": 0.02120, "test_mse": 0.10176},
@@ -45,12 +47,13 @@ def summarise(runs: Runs, settings: Settings) -> dict[str, Any]:
 
 def mean_and_error(values: list[float]) -> dict[str, float | None]:
     """Mean and its standard error; one value has no error."""
-    error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
+    # differences from the first value, so that the error of equal values is exactly 0
+    error = float(np.std(np.subtract(values, values[0]), ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
     return {"mean": _short(float(np.mean(values))), "standard_error": error if error is None else _short(error)}
 
 
 def _method(name: str, runs: Runs) -> dict[str, Any]:
-    per_seed = {str(seed): _numbers(run[name]) for seed, run in runs.items()}
+    per_seed = {str(seed): _numbers({**run[name], **_kernel(seed, run[name])}) for seed, run in runs.items()}
     columns = _columns(per_seed.values())
     return {
         "label": METHODS[name].label,
@@ -59,6 +62,15 @@ def _method(name: str, runs: Runs) -> dict[str, Any]:
         "minus_fixed": {metric: _paired(metric, name, "fixed", runs) for metric in COMPARED},
         "per_seed": per_seed,
     }
+
+
+def _kernel(seed: int, run: Mapping[str, Any]) -> dict[str, float]:
+    """Test error of what the loss asks for at this run's σ, however flexible the network; none without augmentation."""
+    if run["std"] == 0:
+        return {}
+    data = dataset_of(seed)
+    best = kernel_regression(data.x, data.y, data.x_test, mean=run["mean"], std=run["std"])
+    return {"kernel_test_mse": float((best - data.y_test).square().mean())}
 
 
 def _paired(metric: str, name: str, reference: str, runs: Runs) -> dict[str, float | None]:

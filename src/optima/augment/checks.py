@@ -1,0 +1,45 @@
+"""What a call of an augmentation must be given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from optima.augment.view import MixedTarget, Target
+
+
+def check_batch(x: Tensor, y: Target | None, samples: int, generator: torch.Generator | None) -> None:
+    """Raise unless these are inputs, one target for each, and a number of draws."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor with one row per example, got {type(x).__name__}")
+    if x.ndim == 0 or len(x) == 0:
+        raise ValueError(f"x must hold at least one example along its first axis, got shape {tuple(x.shape)}")
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+        raise ValueError(f"samples must be a whole number of draws, at least 1, got {samples!r}")
+    if y is not None:
+        rows = len(y.weights) if isinstance(y, MixedTarget) else _rows(y)
+        if rows != len(x):
+            raise ValueError(f"y must hold one target per example: x has {len(x)} rows and y has {rows}")
+    if generator is not None and generator.device.type != x.device.type:
+        raise ValueError(
+            f"generator lives on {generator.device} and x on {x.device}; make torch.Generator({str(x.device)!r})"
+        )
+
+
+def _rows(y: Tensor) -> int:
+    if not isinstance(y, Tensor):
+        raise TypeError(f"y must be a tensor, a MixedTarget or None, got {type(y).__name__}")
+    if y.ndim == 0:
+        raise ValueError("y must hold one target per example, got a single number")
+    return len(y)
+
+
+def check_replay(replay: Mapping[str, Tensor], expected: set[str], rows: int) -> None:
+    """Raise unless `replay` holds every component of γ, one row each."""
+    if set(replay) != expected:
+        raise ValueError(f"replay must hold the γ of this augmentation, {sorted(expected)}, got {sorted(replay)}")
+    wrong = {name: len(value) for name, value in replay.items() if len(value) != rows}
+    if wrong:
+        raise ValueError(f"replay must hold one γ per row of the view, {rows} (samples × batch), got {wrong}")
