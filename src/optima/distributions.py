@@ -24,6 +24,8 @@ from torch.distributions import (
 from torch.distributions.constraints import Constraint
 from torch.distributions.transforms import Transform
 
+from optima.supports import same_support
+
 _FAMILIES: dict[str, type[Distribution]] = {
     name: getattr(torch.distributions, name)
     for name in torch.distributions.__all__
@@ -47,6 +49,15 @@ _PLAIN_CONSTRAINTS: dict[str, Constraint] = {
     "unit_interval": constraints.unit_interval,
     "simplex": constraints.simplex,
 }
+
+_INTERVALS: dict[str, Any] = {
+    "interval": constraints.interval,
+    "half_open_interval": constraints.half_open_interval,
+    "greater_than": constraints.greater_than,
+    "greater_than_eq": constraints.greater_than_eq,
+    "less_than": constraints.less_than,
+}
+_DTYPES = {"float64": torch.float64, "float16": torch.float16, "bfloat16": torch.bfloat16, "int32": torch.int32}
 
 
 def map_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
@@ -106,12 +117,26 @@ def distribution_to_json(distribution: Distribution) -> dict[str, Any]:
         }
     if _FAMILIES.get(family) is not type(distribution):
         raise TypeError(f"cannot save a prior of type {family}: use one of torch.distributions' own families")
-    arguments = inspect.signature(type(distribution).__init__).parameters
-    given = {name: getattr(distribution, name) for name in arguments if name in distribution.arg_constraints}
-    # families such as Bernoulli take probs or logits: one of them determines the other
-    if "probs" in given and "logits" in given:
-        del given["logits"]
-    return {"family": family, "parameters": {name: _number(value) for name, value in given.items()}}
+    parameters = {name: _number(value) for name, value in _parameters(distribution).items()}
+    written = {"family": family, "parameters": parameters}
+    try:
+        distribution_from_json(written)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"cannot save a prior of type {family}: its parameters are not plain numbers") from error
+    return written
+
+
+def _parameters(distribution: Distribution) -> dict[str, Any]:
+    """The constructor's arguments, read back from the object."""
+    names = [name for name in inspect.signature(type(distribution).__init__).parameters if name != "validate_args"]
+    given = {name: getattr(distribution, name, None) for name in names}
+    given = {name: value for name, value in given.items() if isinstance(value, Tensor | int | float)}
+    for alternatives in (("logits", "probs"), ("scale_tril", "covariance_matrix", "precision_matrix")):
+        present = [name for name in alternatives if name in given]
+        # several forms of one parameter: keep the one the object was built from, or the first
+        kept = next((name for name in present if name in vars(distribution)), present[0] if present else None)
+        given = {name: value for name, value in given.items() if name not in alternatives or name == kept}
+    return given
 
 
 def distribution_from_json(data: dict[str, Any]) -> Distribution:
@@ -125,7 +150,7 @@ def distribution_from_json(data: dict[str, Any]) -> Distribution:
         )
     if family not in _FAMILIES:
         raise ValueError(f"unknown distribution {family!r} in the policy; expected a family of torch.distributions")
-    parameters: dict[str, Any] = {name: torch.tensor(value) for name, value in data["parameters"].items()}
+    parameters: dict[str, Any] = {name: _exact(value) for name, value in data["parameters"].items()}
     return _FAMILIES[family](**parameters)
 
 
@@ -157,15 +182,12 @@ def _transform_from_json(data: dict[str, Any]) -> Transform:
 def constraint_to_json(constraint: Constraint) -> dict[str, Any]:
     """A support as JSON."""
     for name, known in _PLAIN_CONSTRAINTS.items():
-        if constraint is known:
+        if same_support(constraint, known):
             return {"support": name}
-    if isinstance(constraint, constraints.interval):
-        return {"support": "interval", "low": _number(constraint.lower_bound), "high": _number(constraint.upper_bound)}
-    if isinstance(constraint, constraints.greater_than):
-        return {"support": "greater_than", "low": _number(constraint.lower_bound)}
-    raise TypeError(
-        f"cannot save the support {constraint}; use real, positive, unit_interval, interval, greater_than, simplex"
-    )
+    for name, family in _INTERVALS.items():
+        if type(constraint) is family:
+            return {"support": name, **{end: _number(value) for end, value in vars(constraint).items()}}
+    raise TypeError(f"cannot save the support {constraint}; use the simplex, the real line or an interval of it")
 
 
 def constraint_from_json(data: dict[str, Any]) -> Constraint:
@@ -173,15 +195,17 @@ def constraint_from_json(data: dict[str, Any]) -> Constraint:
     name = data["support"]
     if name in _PLAIN_CONSTRAINTS:
         return _PLAIN_CONSTRAINTS[name]
-    if name == "interval":
-        return constraints.interval(_exact(data["low"]), _exact(data["high"]))
-    if name == "greater_than":
-        return constraints.greater_than(_exact(data["low"]))
+    if name in _INTERVALS:
+        return _INTERVALS[name](**{end: _exact(value) for end, value in data.items() if end != "support"})
     raise ValueError(f"unknown support {name!r} in the policy")
 
 
 def _number(value: Any) -> Any:
-    return readable(value) if isinstance(value, Tensor) else value
+    """A number, or a tensor with its precision where that is not float32."""
+    if not isinstance(value, Tensor):
+        return value
+    plain = value.dtype in (torch.float32, torch.int64)
+    return readable(value) if plain else {"dtype": str(value.dtype).removeprefix("torch."), "values": readable(value)}
 
 
 def readable(tensor: Tensor) -> Any:
@@ -195,4 +219,6 @@ def readable(tensor: Tensor) -> Any:
 
 
 def _exact(value: Any) -> Any:
-    return torch.tensor(value) if isinstance(value, list) else value
+    if isinstance(value, dict):
+        return torch.tensor(value["values"], dtype=_DTYPES[value["dtype"]])
+    return torch.tensor(value) if isinstance(value, list | float) else value

@@ -13,6 +13,8 @@ thousand. The statistic does not change when the loss is rescaled, so it survive
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -52,6 +54,15 @@ class GradientRecord(nn.Module):
         fresh = torch.stack([2 * length, torch.zeros_like(count), torch.zeros_like(total), torch.zeros_like(squares)])
         self.state.copy_(torch.where(full, fresh, block))
         self.steps.add_(1)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> GradientRecord:
+        """Follow the module to another device but never into half precision, where counters stop and sums are lost."""
+        device = fn(torch.empty(0)).device
+        precision = torch.float32 if device.type == "mps" else torch.float64
+        self.steps = self.steps.to(device)
+        self.state = self.state.to(device, precision)
+        self.extreme = self.extreme.to(device, precision)
+        return self
 
     def z(self) -> Tensor:
         """The most extreme t-statistic so far, the unfinished block included; positive where the data pushes φ up."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal, TransformedDistribution
+from torch.distributions.constraints import Constraint
 
 from optima.sampling import sample
+from optima.supports import bounds, contains
 
 _DRAWS = 20_000
 
@@ -24,19 +27,47 @@ class Summary(NamedTuple):
 
 
 @torch.no_grad()
-def summarise(distribution: Distribution) -> Summary:
-    """Mean and 90 % interval: exact quantiles where φ is a monotone map of a Normal, else from fixed draws."""
+def summarise(distribution: Distribution, support: Constraint | None = None) -> Summary:
+    """Mean and 90 % interval: exact quantiles where φ is a monotone map of a Normal, else from fixed draws.
+
+    Args:
+        distribution: over one number, or over independent ones.
+        support: leave out what lies beyond it.
+    """
     normal = _as_normal(distribution)
-    if normal is not None:
+    if normal is not None and (support is None or log_mass(distribution, support) == 0.0):
         loc, scale, push = normal
-        nodes, weights = np.polynomial.hermite_e.hermegauss(64)
-        points = torch.as_tensor(nodes, dtype=loc.dtype, device=loc.device).view(-1, *[1] * loc.ndim)
-        values = push(loc + scale * points)
-        mean = torch.tensordot(torch.as_tensor(weights / weights.sum(), dtype=loc.dtype, device=loc.device), values, 1)
-        return Summary(mean, push(loc - 1.6448536 * scale), push(loc + 1.6448536 * scale))
+        nodes, weights = (part.to(loc) for part in _gauss_hermite())
+        mean = torch.tensordot(weights, push(loc + scale * nodes.view(-1, *[1] * loc.ndim)), 1)
+        ends = push(loc - 1.6448536 * scale), push(loc + 1.6448536 * scale)
+        return Summary(mean, torch.minimum(*ends), torch.maximum(*ends))
     draws = sample(distribution, (_DRAWS,), noise=torch.Generator().manual_seed(0)).double()
-    low, high = torch.quantile(draws, torch.tensor([0.05, 0.95], dtype=torch.float64), dim=0)
-    return Summary(draws.mean(0).float(), low.float(), high.float())
+    if support is not None:
+        draws = draws.masked_fill(~support.check(draws), torch.nan) if support.event_dim == 0 else draws
+    low, high = draws.nanquantile(torch.tensor([0.05, 0.95], dtype=torch.float64), dim=0)
+    return Summary(draws.nanmean(0).float(), low.float(), high.float())
+
+
+@torch.no_grad()
+def log_mass(distribution: Distribution, support: Constraint) -> float:
+    """log of the probability inside an interval, summed over elements; 0 where the distribution does not leave it."""
+    ends, own = bounds(support), distribution.support
+    if ends is None or own is None or bounds(own) is None or contains(support, own):
+        return 0.0
+    low, high = (torch.as_tensor(end, dtype=torch.float64) for end in ends)
+    try:
+        inside = distribution.cdf(high) - distribution.cdf(low)
+    except NotImplementedError:
+        draws = sample(distribution, (_DRAWS,), noise=torch.Generator().manual_seed(0)).double()
+        inside = ((draws >= low) & (draws <= high)).double().mean(0)
+    return float(torch.as_tensor(inside).log().sum())
+
+
+@cache
+def _gauss_hermite() -> tuple[Tensor, Tensor]:
+    """Nodes and weights of the mean over a standard normal."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+    return torch.as_tensor(nodes), torch.as_tensor(weights / weights.sum())
 
 
 def _as_normal(distribution: Distribution) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]] | None:
@@ -45,6 +76,8 @@ def _as_normal(distribution: Distribution) -> tuple[Tensor, Tensor, Callable[[Te
         return distribution.loc, distribution.scale, lambda u: u
     if isinstance(distribution, TransformedDistribution) and isinstance(distribution.base_dist, Normal):
         transforms = distribution.transforms
+        if not all(transform.bijective for transform in transforms):
+            return None
 
         def push(u: Any) -> Any:
             for transform in transforms:

@@ -136,6 +136,12 @@ class Gaussian(Likelihood):
     def mean(self, output: Tensor) -> Tensor:
         return _at_least_float32(output)
 
+    def get_extra_state(self) -> Tensor:
+        return self.stream.state()
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.stream = Stream.from_state(state)
+
     def kl(self) -> Tensor:
         return self.noise.kl(self.stream.noise("kl"))
 
@@ -196,10 +202,17 @@ def _check_probabilities(target: Tensor, log_p: Tensor) -> None:
             f" got {tuple(target.shape)}; for class numbers use y.long()"
         )
     _check_range(target, "a class probability")
+    if target.device.type == "cpu" and not torch.compiler.is_compiling():
+        worst = float((target.detach().sum(-1) - 1).abs().max())
+        if worst > max(1e-3, 4 * torch.finfo(target.dtype).eps):
+            raise ValueError(
+                f"class probabilities must sum to 1 in every row, one is off by {worst:.3g};"
+                ' for several labels per row use likelihood="bernoulli"'
+            )
 
 
 def _check_range(target: Tensor, what: str) -> None:
     if target.device.type == "cpu" and not torch.compiler.is_compiling():
-        low, high = float(target.min()), float(target.max())
+        low, high = float(target.detach().min()), float(target.detach().max())
         if not (low >= 0 and high <= 1 + 1e-4):
             raise ValueError(f"{what} must lie in [0, 1], got {low:g}…{high:g}")

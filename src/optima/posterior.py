@@ -25,19 +25,21 @@ from torch.distributions import (
     Independent,
     Normal,
     TransformedDistribution,
+    constraints,
 )
 from torch.distributions.constraints import Constraint
 
 from optima.distributions import kl, map_tensors, without_validation
 from optima.gradient_record import GradientRecord
-from optima.intervals import Summary, summarise
+from optima.intervals import Summary, log_mass, summarise
 from optima.sampling import as_noise, sample
 from optima.streams import Noise
-from optima.supports import Domain, bijection_of, choose_support, words
+from optima.supports import Domain, bijection_of, choose_support, strictly_inside, words
 
 Number = float | int | Tensor | list[float] | tuple[float, ...]
 
 _KL_DRAWS = 64
+_REJECTIONS = 64
 
 
 @dataclass(frozen=True)
@@ -131,19 +133,28 @@ class FixedPhi(Phi):
 class PriorPhi(Phi):
     """φ is drawn from its prior; its KL is 0."""
 
-    def __init__(self, prior: Distribution, shape: torch.Size):
+    def __init__(self, prior: Distribution, shape: torch.Size, support: Constraint | None = None):
         super().__init__()
         self.shape = shape
-        self.prior = prior
+        self.prior = _expanded(prior, shape)
+        self.support = constraints.real if self.prior.support is None else self.prior.support
+        if support is not None:
+            self.support = support
 
     def draw(self, count: int, *, dtype: torch.dtype, device: torch.device, noise: Noise, watch: bool = True) -> Tensor:
-        return sample(self.prior, (count,), noise=noise).to(dtype).expand(count, *self.shape)
+        values = sample(self.prior, (count,), noise=noise)
+        for attempt in range(_REJECTIONS):
+            outside = ~self.support.check(values)
+            if not bool(outside.any()):
+                break
+            values = torch.where(outside, sample(self.prior, (count,), noise=noise.named(f"again{attempt}")), values)
+        return values.to(dtype)
 
     def kl(self, noise: Noise | None = None) -> Tensor:
         return torch.zeros_like(self.summary().mean.sum())
 
     def summary(self) -> Summary:
-        return summarise(self.prior)
+        return summarise(self.prior, self.support)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PriorPhi:
         super()._apply(fn, recurse)
@@ -170,19 +181,15 @@ class LearnedPhi(Phi):
         self.domain = domain
         self.posterior = spec.posterior
         self.support = choose_support(name, spec.support, spec.prior, domain)
-        if not bool(self.support.check(init).all()):
-            raise ValueError(f"{name}: learn({spec.init}) must start inside {words(self.support)}")
+        _check_start(name, spec.init, init, self.support)
         loc = self.bijection.inv(init)
-        if not bool(loc.isfinite().all()):
-            raise ValueError(f"{name}: learn({spec.init}) sits on the edge of {words(self.support)}; start inside it")
         self.start = init
         self.loc = nn.Parameter(loc.clone())
         self.log_scale = nn.Parameter(torch.full_like(loc, math.log(spec.scale))) if self._is_normal else None
-        prior = self._default_prior(loc) if spec.prior is None and not flat_prior else spec.prior
-        self.prior = None if prior is None else without_validation(prior)
+        self.prior = self._chosen_prior(name, spec, loc, flat=flat_prior)
         self.closed_form = self._is_normal and self.prior is not None and _shares_bijection(self.q_phi(), self.prior)
-        if self.prior is not None:
-            _check_prior(name, self.prior, self.q_phi() if self._is_normal else None, init)
+        # the prior counts only inside the support, as if cut to it; else a KL of 0 would not mean q = p
+        self.log_prior_mass = 0.0 if self.prior is None or self.closed_form else log_mass(self.prior, self.support)
         self.record = GradientRecord(loc.shape)
 
     @property
@@ -255,7 +262,7 @@ class LearnedPhi(Phi):
         log_p = self.p_phi().log_prob(phi)
         cross = _per_draw(log_p) + _per_draw(log_det)
         entropy = Normal(loc, self.scale().to(u.dtype), validate_args=False).entropy().sum()
-        return -entropy - cross.mean()
+        return self.log_prior_mass - entropy - cross.mean()
 
     @torch.no_grad()
     def summary(self) -> Summary:
@@ -273,6 +280,12 @@ class LearnedPhi(Phi):
             return float(self.kl(as_noise(torch.Generator(self.loc.device).manual_seed(0)), draws=4096))
         peak = max(float(self.prior.log_prob(x).sum()) for x in _mode_candidates(self.prior, self.start))
         return max(0.0, peak + float(self.kl()))
+
+    def _chosen_prior(self, name: str, spec: Learn, loc: Tensor, *, flat: bool) -> Distribution | None:
+        if spec.prior is None:
+            return None if flat else self._default_prior(loc)
+        _check_prior(name, spec.prior, self.shape)
+        return without_validation(_expanded(spec.prior, self.shape))
 
     def _default_prior(self, loc: Tensor) -> Distribution:
         base = Normal(loc.clone(), torch.full_like(loc, self.domain.prior_scale), validate_args=False)
@@ -304,8 +317,20 @@ def _base(distribution: Distribution) -> Distribution:
     return distribution.base_dist if isinstance(distribution, Independent) else distribution
 
 
-def _check_prior(name: str, prior: Distribution, q: Distribution | None, init: Tensor) -> None:
-    expected = init.shape if q is None else torch.Size((*q.batch_shape, *q.event_shape))
+def _expanded(prior: Distribution, shape: torch.Size) -> Distribution:
+    """One prior per element of φ, where the prior was given for all of them."""
+    own = torch.Size((*prior.batch_shape, *prior.event_shape))
+    return prior if own == shape or prior.event_shape else prior.expand(shape)
+
+
+def _check_start(name: str, given: Number, init: Tensor, support: Constraint) -> None:
+    if not bool(support.check(init).all()):
+        raise ValueError(f"{name}: learn({given}) must start inside {words(support)}")
+    if not strictly_inside(support, init):
+        raise ValueError(f"{name}: learn({given}) sits on the edge of {words(support)}; start inside it")
+
+
+def _check_prior(name: str, prior: Distribution, expected: torch.Size) -> None:
     shape = torch.Size((*prior.batch_shape, *prior.event_shape))
     try:
         fits = torch.broadcast_shapes(shape, expected) == expected
@@ -322,7 +347,8 @@ def _mode_candidates(prior: Distribution, start: Tensor) -> list[Tensor]:
     points = [*(summary.low + (summary.high - summary.low) * t for t in torch.linspace(0, 1, 201)), start]
     with suppress(NotImplementedError):
         points.append(prior.mode)
-    return points
+    support = prior.support
+    return [point for point in points if support is None or bool(support.check(point).all())]
 
 
 def _per_draw(value: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -49,38 +50,42 @@ class Stream:
 
     Args:
         seed: taken from torch's global generator when absent, so `torch.manual_seed` governs it.
-        step: how many draws every name has already made.
+        counts: how many draws each name has already made.
     """
 
-    def __init__(self, seed: int | None = None, step: int = 0):
+    def __init__(self, seed: int | None = None, counts: Mapping[str, int] | None = None):
         self.seed = int(torch.randint(2**62, ())) if seed is None else seed
-        self._start = step
-        self._counts: dict[str, int] = {}
+        self.counts: dict[str, int] = dict(counts or {})
         self.key = next(_keys)
         _live[self.key] = self
 
-    @property
-    def step(self) -> int:
-        """How many draws the busiest name has made."""
-        return max(self._counts.values(), default=self._start)
-
     def generator(self, name: str, device: torch.device) -> torch.Generator:
         """The generator of the next draw under `name`; advances that name's counter."""
-        count = self._counts.get(name, self._start)
-        self._counts[name] = count + 1
+        count = self.counts.get(name, 0)
+        self.counts[name] = count + 1
         identity = f"{self.seed}/{_rank()}/{_worker()}/{name}/{count}".encode()
         seed = int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "little") >> 1
         return torch.Generator(device).manual_seed(seed)
 
     def noise(self, name: str = "") -> StreamNoise:
         """This stream as a `Noise`."""
-        return StreamNoise(self.key, name)
+        return StreamNoise(self.key, name, self)
+
+    def state(self) -> Tensor:
+        """Seed and counters as a tensor of bytes, which every kind of checkpoint can hold."""
+        text = json.dumps({"seed": self.seed, "counts": self.counts}, sort_keys=True)
+        return torch.tensor(list(text.encode()), dtype=torch.uint8)
+
+    @classmethod
+    def from_state(cls, state: Tensor) -> Stream:
+        """The stream that `state` described."""
+        return cls(**json.loads(bytes(state.tolist())))
 
     def __deepcopy__(self, memo: object) -> Stream:
-        return Stream(self.seed, self.step)
+        return Stream(self.seed, self.counts)
 
-    def __reduce__(self) -> tuple[type[Stream], tuple[int, int]]:
-        return Stream, (self.seed, self.step)
+    def __reduce__(self) -> tuple[type[Stream], tuple[int, dict[str, int]]]:
+        return Stream, (self.seed, self.counts)
 
 
 def _rank() -> int:
@@ -122,13 +127,14 @@ def _(key, name, concentration):  # pyright: ignore
 
 @dataclass(frozen=True)
 class StreamNoise:
-    """Noise of a `Stream`, which is held by its key: a key is a constant to `torch.compile`, an object is not."""
+    """Noise of a `Stream`, which is drawn by its key: a key is a constant to `torch.compile`, an object is not."""
 
     key: int
     name: str
+    owner: Stream  # keeps the stream alive
 
     def named(self, name: str) -> StreamNoise:
-        return StreamNoise(self.key, f"{self.name}.{name}" if self.name else name)
+        return StreamNoise(self.key, f"{self.name}.{name}" if self.name else name, self.owner)
 
     def normal(self, shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         return _stream_noise(self.key, self.name, True, list(shape), dtype, device)

@@ -102,7 +102,7 @@ class Augmenter(nn.Module, metaclass=_Checked):
         generator: torch.Generator | None = None,
         replay: Mapping[str, Tensor] | None = None,
     ) -> View:
-        """Draw φ and γ and apply T_γ; in `eval()` mode, change nothing.
+        """Draw φ and γ and apply T_γ; in `eval()` mode, change nothing unless γ is given as `replay`.
 
         Args:
             x: (B, …) inputs.
@@ -113,10 +113,10 @@ class Augmenter(nn.Module, metaclass=_Checked):
         """
         check_batch(x, y, samples, generator)
         view = repeated(x, y, samples)
-        if not self.training:
-            return view
         if replay is not None:
             check_replay(replay, set(self._components()), len(view.x))
+        elif not self.training:
+            return view
         noise = self.stream.noise() if generator is None else as_noise(generator)
         return self.extend(view, noise, replay, "")
 
@@ -151,7 +151,7 @@ class Augmenter(nn.Module, metaclass=_Checked):
         """A copy whose learned φ are drawn from their priors."""
 
         def at_prior(name: str, phi: Phi, domain: Domain) -> Phi:
-            return PriorPhi(phi.p_phi(), phi.shape) if isinstance(phi, LearnedPhi) else phi
+            return PriorPhi(phi.p_phi(), phi.shape, phi.support) if isinstance(phi, LearnedPhi) else phi
 
         return self._with_phi(at_prior)
 
@@ -162,11 +162,10 @@ class Augmenter(nn.Module, metaclass=_Checked):
         return summarise_policy(self)
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor([self.stream.seed, self.stream.step], dtype=torch.int64)
+        return self.stream.state()
 
     def set_extra_state(self, state: Tensor) -> None:
-        seed, step = state.tolist()
-        self.stream = Stream(seed, step)
+        self.stream = Stream.from_state(state)
 
     def _with_phi(self, change) -> Self:
         twin = copy.deepcopy(self)
@@ -207,6 +206,10 @@ class Augmentation(Augmenter):
         self._refuse(unknown)
         if phi_draws not in ("example", "batch"):
             raise ValueError(f'phi_draws must be "example" or "batch", got {phi_draws!r}')
+        if prior_gamma is not None and not isinstance(prior_gamma, Distribution | Mapping):
+            raise TypeError(
+                f"prior_gamma must be a distribution, or one per component of γ, got {type(prior_gamma).__name__}"
+            )
         self.estimator = self._chosen(estimator)
         self.phi_draws = phi_draws
         self.prior_gamma = prior_gamma
@@ -250,15 +253,19 @@ class Augmentation(Augmenter):
         off: float | None = None,
         prior_scale: float = 1.0,
         allows_off: bool = True,
+        shapes: tuple[tuple[int, ...], ...] = ((),),
     ) -> None:
         """Declare a hyperparameter; it becomes the submodule `name`. The arguments are those of `Domain`."""
-        domain = Domain(support, unit, off, prior_scale, allows_off)
+        domain = Domain(support, unit, off, prior_scale, allows_off, shapes)
         label = f"{type(self).__name__}({name}=…)"
         phi = (
             LearnedPhi(label, value, domain, flat_prior=self.prior_gamma is not None and value.posterior == "point")
             if isinstance(value, Learn)
             else FixedPhi(label, value, domain)
         )
+        if tuple(phi.shape) not in shapes:
+            expected = "one number" if shapes == ((),) else "one number or a pair" if shapes == ((), (2,)) else shapes
+            raise ValueError(f"{label} takes {expected}, got shape {tuple(phi.shape)}")
         self.domains[name] = domain
         self.add_module(name, phi)
 
@@ -266,6 +273,7 @@ class Augmentation(Augmenter):
         self.check(view)
         if replay is not None:
             gamma = {name: replay[f"{prefix}{name}"] for name in self.components()}
+            self._check_shapes(gamma, view.x)
             return self._applied(view, gamma, prefix)
         phi = self._draw_phi(view, noise)
         gamma, log_prob = self._draw_gamma(view, phi, noise)
@@ -323,6 +331,12 @@ class Augmentation(Augmenter):
             view = credit_partners(view, gamma["partner"])
         named = {f"{prefix}{name}": value for name, value in gamma.items()}
         return replace(view, x=x, target=self.retarget(view.target, gamma), gamma={**view.gamma, **named})
+
+    def _check_shapes(self, gamma: dict[str, Tensor], x: Tensor) -> None:
+        for name, law in self._mean_laws().items():
+            expected = x.shape if self.gamma_per == "element" else (len(x), *law.batch_shape[1:], *law.event_shape)
+            if tuple(gamma[name].shape) != tuple(expected):
+                raise ValueError(f"replay: {name} must have shape {tuple(expected)}, got {tuple(gamma[name].shape)}")
 
     def _draw_phi(self, view: View, noise: Noise) -> dict[str, Tensor]:
         """One φ per example, shared by that example's K draws of γ."""

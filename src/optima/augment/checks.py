@@ -19,9 +19,12 @@ def check_batch(x: Tensor, y: Target | None, samples: int, generator: torch.Gene
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise ValueError(f"samples must be a whole number of draws, at least 1, got {samples!r}")
     if y is not None:
-        rows = len(y.weights) if isinstance(y, MixedTarget) else _rows(y)
+        parts = (*y.labels, y.weights) if isinstance(y, MixedTarget) else (y,)
+        rows = next((length for length in map(_rows, parts) if length != len(x)), len(x))
         if rows != len(x):
             raise ValueError(f"y must hold one target per example: x has {len(x)} rows and y has {rows}")
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
     if generator is not None and generator.device.type != x.device.type:
         raise ValueError(
             f"generator lives on {generator.device} and x on {x.device}; make torch.Generator({str(x.device)!r})"
@@ -38,8 +41,13 @@ def _rows(y: Tensor) -> int:
 
 def check_replay(replay: Mapping[str, Tensor], expected: set[str], rows: int) -> None:
     """Raise unless `replay` holds every component of γ, one row each."""
+    if not isinstance(replay, Mapping):
+        raise TypeError(f"replay must be the gamma of a view, a mapping of named tensors, got {type(replay).__name__}")
     if set(replay) != expected:
         raise ValueError(f"replay must hold the γ of this augmentation, {sorted(expected)}, got {sorted(replay)}")
+    for name, value in replay.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"replay: {name} must be a tensor, got {type(value).__name__}")
     wrong = {name: len(value) for name, value in replay.items() if len(value) != rows}
     if wrong:
         raise ValueError(f"replay must hold one γ per row of the view, {rows} (samples × batch), got {wrong}")

@@ -29,7 +29,7 @@ class Sequential(Augmenter):
         for augmentation in augmentations:
             if not isinstance(augmentation, Augmenter):
                 raise TypeError(f"Sequential takes augmentations, got {type(augmentation).__name__}")
-            if any(augmentation is getattr(self, name) for name in self._names):
+            if {id(leaf) for _, leaf in self.leaves()} & {id(leaf) for _, leaf in augmentation.leaves()}:
                 raise ValueError("the same augmentation object appears twice; build a second one")
             name = self._free_name(type(augmentation).__name__.lower())
             self.add_module(name, augmentation)

@@ -79,10 +79,7 @@ class Translate(Augmentation):
         **options: Any,
     ):
         super().__init__(**options)
-        self.width = add_width(self, std, range, unit="of the size")
-        shape = getattr(self, self.width).shape
-        if shape not in ((), (2,)):
-            raise ValueError(f"Translate({self.width}=…) takes one number or a pair, got shape {tuple(shape)}")
+        self.width = add_width(self, std, range, unit="of the size", shapes=((), (2,)))
         self.padding: Padding = checked_padding(padding)
 
     def p_gamma(self, phi: dict[str, Tensor]) -> dict[str, Distribution]:
@@ -97,7 +94,14 @@ class Translate(Augmentation):
         check_images(self, view)
 
 
-def add_width(owner: Augmentation, std: Number | Learn | None, range: Number | Learn | None, *, unit: str) -> str:
+def add_width(
+    owner: Augmentation,
+    std: Number | Learn | None,
+    range: Number | Learn | None,
+    *,
+    unit: str,
+    shapes: tuple[tuple[int, ...], ...] = ((),),
+) -> str:
     """Declare the width of γ's distribution, given as exactly one of `std` and `range`; return which."""
     given = {name: value for name, value in (("std", std), ("range", range)) if value is not None}
     if len(given) != 1:
@@ -106,7 +110,7 @@ def add_width(owner: Augmentation, std: Number | Learn | None, range: Number | L
             f" got {'both' if given else 'neither'}"
         )
     name, value = next(iter(given.items()))
-    owner.add_phi(name, value, support=constraints.positive, unit=unit, off=0.0)
+    owner.add_phi(name, value, support=constraints.positive, unit=unit, off=0.0, shapes=shapes)
     return name
 
 

@@ -77,14 +77,15 @@ def load(path: str | os.PathLike[str], *, families: Sequence[type[Augmentation]]
     stem = _stem(path)
     document = _read(stem.with_name(stem.name + ".json"))
     known = {**_FAMILIES, **{family.__name__: family for family in families}}
-    augment = _build(document["augment"], known)
+    augment = _built(document, known, stem)
     weights = stem.with_name(stem.name + ".safetensors")
     if not weights.exists():
         raise FileNotFoundError(f"{weights} is missing; a policy is a .json and a .safetensors of the same name")
     try:
         augment.load_state_dict(load_file(weights))
     except (RuntimeError, SafetensorError) as error:
-        raise ValueError(f"{weights} does not belong to {stem.name}.json, or is damaged: {error}") from error
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{weights} does not belong to {stem.name}.json, or is damaged: {reason}") from error
     return augment
 
 
@@ -140,7 +141,18 @@ def _estimator(estimator: Estimator) -> dict[str, Any]:
 # ---- construction ------------------------------------------------------------------------------------------------
 
 
+def _built(document: dict[str, Any], known: dict[str, type[Augmentation]], stem: Path) -> Augmenter:
+    try:
+        return _build(document["augment"], known)
+    except KeyError as error:
+        raise ValueError(f"{stem}.json is damaged: it lacks {error}") from error
+    except AttributeError as error:
+        raise ValueError(f"{stem}.json is damaged: {error}") from error
+
+
 def _build(data: Any, known: dict[str, type[Augmentation]]) -> Augmenter:
+    if not isinstance(data, dict):
+        raise AttributeError(f"an augmentation is described by an object, got {type(data).__name__}")
     if data["type"] == "Sequential":
         return Sequential(*(_build(step, known) for step in data["steps"]))
     if data["type"] not in known:
@@ -159,6 +171,8 @@ def _argument(value: Any) -> Any:
         return Learn(value["learn"], prior, constraint_from_json(value["support"]), value["posterior"])
     if "estimator" in value:
         settings = {key: setting for key, setting in value.items() if key != "estimator"}
+        if value["estimator"] not in ESTIMATORS:
+            raise ValueError(f"unknown estimator {value['estimator']!r} in the policy")
         return type(ESTIMATORS[value["estimator"]])(**settings)
     if "prior" in value:
         return distribution_from_json(value["prior"])
@@ -192,7 +206,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"no policy at {path}")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("kind") != "optima policy":
         raise ValueError(f"{path} is not a policy written by optima.save")

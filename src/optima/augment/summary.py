@@ -86,11 +86,11 @@ def _row(name: str, phi: Phi, leaf: Augmentation) -> Row:
     mean, low, high = (_plain(part) for part in phi.summary())
     if not isinstance(phi, LearnedPhi):
         verdict = "drawn from its prior" if isinstance(phi, PriorPhi) else FIXED
-        prior = _describe(summarise(phi.prior)) if isinstance(phi, PriorPhi) else "–"
+        prior = _describe(phi.summary()) if isinstance(phi, PriorPhi) else "–"
         return Row(name, domain.unit, prior, mean, low, high, None, None, 0, verdict, "")
     kl = _distance(phi, leaf)
     verdict, evidence = _judge(phi, domain.off, kl)
-    prior = "on γ" if phi.prior is None else _describe(summarise(phi.prior))
+    prior = "on γ" if phi.prior is None else _describe(summarise(phi.prior, phi.support))
     steps = int(phi.record.steps)
     return Row(
         name,

@@ -34,6 +34,8 @@ class TokenDropout(Augmentation):
 
     def __init__(self, p: Number | Learn, mask_id: int, *, special_ids: Sequence[int] = (), **options: Any):
         super().__init__(**options)
+        if not isinstance(special_ids, Sequence):
+            raise TypeError(f"special_ids must be a list of token numbers, got {type(special_ids).__name__}")
         for token in (mask_id, *special_ids):
             if isinstance(token, bool) or not isinstance(token, int) or token < 0:
                 raise ValueError(

@@ -3,6 +3,7 @@ r"""Mean-field Gaussian layers: q(θ) = Π N(loc, scale²), p(θ) = Π N(0, prio
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,8 @@ class BayesianLinear(nn.Module):
     ):
         super().__init__()
         for name, value in (("prior_std", prior_std), ("init_std", init_std)):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"{name} must be a number, got {type(value).__name__}")
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} must be a positive finite number, got {value}")
         self.in_features, self.out_features, self.prior_std = in_features, out_features, prior_std
@@ -45,7 +48,7 @@ class BayesianLinear(nn.Module):
         """A Bayesian layer whose mean is a trained linear layer."""
         has_bias = linear.bias is not None
         layer = cls(linear.in_features, linear.out_features, has_bias, prior_std=prior_std, init_std=init_std)
-        layer = layer.to(linear.weight)
+        layer = layer.to(linear.weight).train(linear.training)
         with torch.no_grad():
             layer.weight_loc.copy_(linear.weight)
             if layer.bias_loc is not None:
@@ -55,16 +58,19 @@ class BayesianLinear(nn.Module):
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the output given the input."""
         mean = functional.linear(x, self.weight_loc, self.bias_loc)
-        bias_variance = None if self.bias_log_scale is None else (2 * self.bias_log_scale).exp()
-        variance = functional.linear(x.square(), (2 * self.weight_log_scale).exp(), bias_variance)
+        # squares overflow half precision from 256 on, and autocast would go there by itself
+        with torch.autocast(x.device.type, enabled=False):
+            weight, bias = (_full(part) for part in (self.weight_log_scale, self.bias_log_scale))
+            bias_variance = None if bias is None else (2 * bias).exp()
+            variance = functional.linear(_full(x).square(), (2 * weight).exp(), bias_variance)
         return mean, variance
 
     def draw(self, x: Tensor, samples: int, generator: torch.Generator | None = None) -> Tensor:
         """Independent draws of the output, shape (samples, *output)."""
         mean, variance = self.moments(x)
-        noise = torch.randn((samples, *mean.shape), dtype=mean.dtype, device=mean.device, generator=generator)
-        # θ's own rounding can leave a variance of 0, where the square root has no derivative
-        return mean + variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt() * noise
+        noise = torch.randn((samples, *mean.shape), dtype=variance.dtype, device=mean.device, generator=generator)
+        # an input of zeros without a bias leaves a variance of 0, where the square root has no derivative
+        return mean + (variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt() * noise).to(mean.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.draw(x, 1).squeeze(0) if self.training else self.moments(x)[0]
@@ -80,9 +86,13 @@ class BayesianLinear(nn.Module):
         return f"{self.in_features}, {self.out_features}, bias={self.bias_loc is not None}, prior_std={self.prior_std}"
 
 
+def _full(tensor: Any) -> Any:
+    """At least float32."""
+    return None if tensor is None else tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
 def _kl_to_zero_mean(loc: Tensor, log_scale: Tensor, prior_std: float) -> Tensor:
-    precise = torch.promote_types(loc.dtype, torch.float32)
-    loc, log_scale = loc.to(precise), log_scale.to(precise) - math.log(prior_std)
+    loc, log_scale = _full(loc), _full(log_scale) - math.log(prior_std)
     return (0.5 * ((2 * log_scale).exp() + (loc / prior_std).square() - 1.0) - log_scale).sum()
 
 
@@ -104,7 +114,7 @@ def bayesian_last_layer(
         prior_std: as in `BayesianLinear`.
         init_std: as in `BayesianLinear`.
     """
-    if isinstance(model, nn.Linear):
+    if isinstance(model, nn.Linear) and layer in (None, ""):
         return BayesianLinear.from_linear(model, prior_std=prior_std, init_std=init_std)
     linear = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     if not linear:

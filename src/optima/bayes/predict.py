@@ -47,7 +47,11 @@ def predict(
         likelihood: gives the meaning of the output: class probabilities, label probabilities, or values.
         generator: source of the draws.
     """
-    if samples < 1:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch module, got {type(model).__name__}")
+    if augment is not None and not isinstance(augment, Augmenter):
+        raise TypeError(f"augment must be an augmentation or a Sequential of them, got {type(augment).__name__}")
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
     mean = as_likelihood(likelihood).mean
     with _eval(model):

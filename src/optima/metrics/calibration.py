@@ -26,10 +26,10 @@ def reliability(probs: Tensor, labels: Tensor, *, bins: int = 10) -> Reliability
     A confidence on an edge belongs to the bin below it, so that 1.0 is in the last bin.
     """
     check_predictions(probs, labels)
-    if bins < 1:
+    if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
     confidence, predicted = probs.double().max(-1)
-    edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64)
+    edges = torch.arange(bins + 1, dtype=torch.float64) / bins
     # the edge as the probabilities' own type sees it: 0.3 in float32 is not 0.3 in float64
     inner = edges[1:-1].to(probs.dtype).double().to(confidence.device)
     index = torch.bucketize(confidence, inner)

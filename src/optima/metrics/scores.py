@@ -33,6 +33,9 @@ def brier(probs: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"]) ->
 
 def check_predictions(probs: Tensor, labels: Tensor) -> None:
     """Raise unless these are probabilities and class numbers of the same rows."""
+    for name, value in (("probs", probs), ("labels", labels)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
     if probs.ndim != 2 or len(probs) == 0:
         raise ValueError(f"probs must have shape (rows, classes) with at least one row, got {tuple(probs.shape)}")
     if labels.is_floating_point() or labels.shape != probs.shape[:1]:
@@ -42,7 +45,8 @@ def check_predictions(probs: Tensor, labels: Tensor) -> None:
     if int(labels.min()) < 0 or int(labels.max()) >= probs.shape[1]:
         raise ValueError(f"labels must lie in 0…{probs.shape[1] - 1}, got {int(labels.min())}…{int(labels.max())}")
     total = probs.double().sum(-1)
-    if bool((probs < 0).any()) or not bool(((total - 1).abs() < 1e-3).all()):
+    slack = max(1e-3, 4 * torch.finfo(probs.dtype).eps) if probs.is_floating_point() else 1e-3
+    if bool((probs < 0).any()) or not bool(((total - 1).abs() < slack).all()):
         raise ValueError(
             "each row of probs must be a distribution; these do not sum to 1 (are they logits? use softmax)"
         )

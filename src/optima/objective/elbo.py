@@ -61,14 +61,19 @@ def elbo(
             f"log_lik must hold one value per example, shape (B,), got {tuple(log_lik.shape)};"
             " average or marginalise the draws first"
         )
+    if num_data < 1:
+        raise ValueError(f"num_data must be the number of training examples, at least 1, got {num_data}")
     theta, phi = torch.as_tensor(kl_theta), torch.as_tensor(kl_phi)
+    for name, term in (("kl_theta", theta), ("kl_phi", phi)):
+        if term.ndim:
+            raise ValueError(f"{name} must be one number for the whole data set, got shape {tuple(term.shape)}")
     data = num_data * log_lik.mean()
     return ElboTerms(data - beta_theta * theta - beta_phi * phi, data, theta, phi)
 
 
 def jensen(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, " B"]:
     """E_γ[log p(y | T_γ(x), θ)] from K draws: their mean."""
-    return log_lik.mean(0)
+    return _draws(log_lik).mean(0)
 
 
 def log_marginal(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, " B"]:
@@ -80,12 +85,12 @@ def log_marginal(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, " B"]:
         >>> log_marginal(torch.zeros(4, 2))
         tensor([0., 0.])
     """
-    return log_lik.logsumexp(0) - math.log(len(log_lik))
+    return _draws(log_lik).logsumexp(0) - math.log(len(log_lik))
 
 
 def naive(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, " B"]:
     """Σ_k log p(y | T_{γ_k}(x), θ): K copies taken for K independent examples."""
-    return log_lik.sum(0)
+    return _draws(log_lik).sum(0)
 
 
 def marginalization_advantage(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, " B"]:
@@ -96,3 +101,9 @@ def marginalization_advantage(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, " 
         tensor([0., 0.])
     """
     return (log_marginal(log_lik) - jensen(log_lik)).clamp_min(0.0)
+
+
+def _draws(log_lik: Tensor) -> Tensor:
+    if log_lik.ndim != 2 or len(log_lik) == 0:
+        raise ValueError(f"log_lik must hold K ≥ 1 draws per example, shape (K, B), got {tuple(log_lik.shape)}")
+    return log_lik

@@ -75,6 +75,8 @@ class ELBO(nn.Module):
                 f"num_data must be the number of training examples, a positive whole number, got {num_data!r}"
             )
         for name, beta in (("beta_theta", beta_theta), ("beta_phi", beta_phi)):
+            if isinstance(beta, bool) or not isinstance(beta, int | float):
+                raise TypeError(f"{name} must be a number, got {type(beta).__name__}")
             if not 0 <= beta < float("inf"):
                 raise ValueError(f"{name} must be finite and not negative, got {beta}")
         if bound not in _BOUNDS:
@@ -94,6 +96,7 @@ class ELBO(nn.Module):
             model: for KL(q(θ) ‖ p(θ)).
             augment: for KL(q(φ) ‖ p(φ)); required when it learns.
         """
+        _check_modules(model, augment)
         target = self._checked_target(output, view, augment)
         log_lik = self.likelihood.log_lik(output, target).view(view.samples, view.examples)
         per_example = self._surrogate(log_lik, view)
@@ -151,3 +154,10 @@ class ELBO(nn.Module):
                 " Mend that, or give a plain number instead of learn(...)"
             )
         self._reached.add(augment)
+
+
+def _check_modules(model: nn.Module | None, augment: Augmenter | None) -> None:
+    if model is not None and not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch module, got {type(model).__name__}")
+    if augment is not None and not isinstance(augment, Augmenter):
+        raise TypeError(f"augment must be an augmentation or a Sequential of them, got {type(augment).__name__}")
