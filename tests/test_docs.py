@@ -26,7 +26,9 @@ TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = {str(path.relative_to(ROOT)): path for path in (*TOP, *DOCS)}
 END = "\x1e"  # what the script prints after every block
-FENCE = re.compile(r"(?P<mark><!--(?P<comment>[^>]*)-->\n+)?```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^```$", re.M | re.S)
+FENCE = re.compile(
+    r"(?P<mark><!--(?P<comment>[^>]*)-->\n+)?```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^```$", re.M | re.S
+)
 
 
 class Script(NamedTuple):

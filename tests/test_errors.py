@@ -549,17 +549,10 @@ CALL = {
     ),
 }
 
-OPEN: dict = {}
 
-
-def rows(table: dict[str, tuple[Callable[[], object], Any, str]]) -> list[Any]:
-    return [
-        pytest.param(*row, id=name, marks=[pytest.mark.xfail(strict=True, reason=OPEN[name])] if name in OPEN else [])
-        for name, row in table.items()
-    ]
-
-
-@pytest.mark.parametrize(("use", "error", "message"), rows(BUILD | CALL))
+@pytest.mark.parametrize(
+    ("use", "error", "message"), [pytest.param(*row, id=name) for name, row in (BUILD | CALL).items()]
+)
 def test_wrong_use_raises_one_clear_error(use: Callable[[], object], error: type[Exception], message: str):
     with pytest.raises(error, match=message) as caught:
         use()
@@ -568,7 +561,6 @@ def test_wrong_use_raises_one_clear_error(use: Callable[[], object], error: type
 
 def test_the_table_is_complete_enough():
     assert len(BUILD | CALL) == len(BUILD) + len(CALL) >= 40
-    assert set(OPEN) <= set(BUILD | CALL)
 
 
 # ---- policies on disk ------------------------------------------------------------------------------------------
@@ -666,18 +658,8 @@ FILES = {
     "another policy's weights": (foreign_weights, ValueError, "policy.safetensors does not belong to policy.json"),
 }
 
-OPEN_FILES: dict = {}
 
-
-@pytest.mark.parametrize(
-    ("prepare", "error", "message"),
-    [
-        pytest.param(
-            *row, id=name, marks=[pytest.mark.xfail(strict=True, reason=OPEN_FILES[name])] if name in OPEN_FILES else []
-        )
-        for name, row in FILES.items()
-    ],
-)
+@pytest.mark.parametrize(("prepare", "error", "message"), [pytest.param(*row, id=name) for name, row in FILES.items()])
 def test_a_bad_policy_file_raises_one_clear_error(prepare, error: type[Exception], message: str, tmp_path: Path):
     prepare(tmp_path / "policy")
     with pytest.raises(error, match=message) as caught:

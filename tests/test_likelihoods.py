@@ -25,11 +25,6 @@ WEIGHT = torch.tensor([0.0, 1.0, 0.25, 0.7, 0.5, 0.9], dtype=torch.float64)
 MIXED = MixedTarget((LABELS, OTHERS), torch.stack([WEIGHT, 1 - WEIGHT], 1))
 
 
-def finding(reason: str) -> pytest.MarkDecorator:
-    """Something the library does not do yet; delete the mark to enable the test."""
-    return pytest.mark.filterwarnings("error")
-
-
 def softened(target: MixedTarget, classes: int) -> Tensor:
     """The mixed target as probabilities, by a plain loop."""
     soft = torch.zeros(len(target.weights), classes, dtype=torch.float64)
@@ -127,7 +122,6 @@ def every_warning() -> Iterator[None]:
     torch.set_warn_always(before)
 
 
-@finding("the range check turns a tensor that needs a gradient into a number, and torch warns")
 @pytest.mark.usefixtures("every_warning")
 @pytest.mark.parametrize("likelihood", [Categorical(), Categorical(subtract_floor=True)])
 def test_soft_zeros_have_finite_gradients(likelihood: Categorical):
@@ -239,7 +233,6 @@ def test_the_maximum_of_the_likelihood_is_the_residuals_deviation():
     assert float(gradient) == pytest.approx(0.0, abs=1e-6)
 
 
-@finding("the stream of a learned noise is in no state_dict")
 def test_learned_noise_continues_bit_for_bit_from_a_checkpoint():
     likelihood = Gaussian(noise=learn(0.8))
     likelihood.log_lik(torch.zeros(1), torch.ones(1))

@@ -22,11 +22,6 @@ IMAGES = torch.linspace(0, 1, 4 * 3 * 6 * 6).reshape(4, 3, 6, 6)
 LABELS = torch.tensor([0, 1, 2, 1])
 
 
-def finding(reason: str) -> pytest.MarkDecorator:
-    """Something the library does not do yet; delete the mark to enable the test."""
-    return pytest.mark.filterwarnings("error")
-
-
 def normal(stream: Stream, name: str = "a", count: int = 5) -> Tensor:
     return stream.noise(name).normal((count,), dtype=torch.float64, device=CPU)
 
@@ -95,7 +90,6 @@ def test_uniform_and_gamma_noise():
     assert float(gamma.mean()) == pytest.approx(2.5, abs=5 * (2.5 / 50_000) ** 0.5)
 
 
-@finding("noise holds its stream weakly, by a key: KeyError once nobody else holds the stream")
 def test_noise_keeps_its_stream_alive():
     noise = Stream(7).noise("a")
     assert torch.equal(noise.normal((5,), dtype=torch.float64, device=CPU), normal(Stream(7)))
@@ -218,7 +212,6 @@ def test_a_copy_continues_bit_for_bit(name: str, twin: str):
     assert same(step(augment), step(other))
 
 
-@finding("a copy starts every name at the count of the busiest one")
 @pytest.mark.parametrize("twin", TWINS)
 @pytest.mark.parametrize(
     "extra",

@@ -2,9 +2,9 @@ r"""Did the data speak? A running record of the data term's gradient with respec
 
 Every backward pass adds g, the gradient of the *data term alone* along the unconstrained location of q(φ) (the KL
 never passes through the draw that is watched). Steps are grouped in blocks of 32, 64, 128, …; a block's verdict is
-the t-statistic
+the t-statistic, corrected for skewness (Hall, 1992), because the gradient along a spread is lopsided:
 
-    z = mean(g) / (std(g) / √n)
+    t = mean(g) / (std(g) / √n),   r = t / √n,   z = √n (r + a r²/3 + a² r³/27 + a/(6n)),   a the skewness of g
 
 and the record keeps the most extreme z of any block. Blocks that grow find both a short early push and a long faint
 one, and bound the number of looks: under 20 in ten million steps. |z| ≥ 4 then has a false alarm rate of about one in a
@@ -35,8 +35,8 @@ class GradientRecord(nn.Module):
     def __init__(self, shape: torch.Size):
         super().__init__()
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
-        # the block under way: (its length, steps so far, Σ g, Σ g²)
-        self.register_buffer("state", torch.zeros((4, *shape), dtype=torch.float64))
+        # the block under way: (its length, steps so far, Σ g, Σ g², Σ g³)
+        self.register_buffer("state", torch.zeros((5, *shape), dtype=torch.float64))
         self.register_buffer("extreme", torch.zeros(shape, dtype=torch.float64))
         self.state[0] = FIRST_BLOCK
 
@@ -45,13 +45,13 @@ class GradientRecord(nn.Module):
         """Record dLoss/du for every draw u of the unconstrained φ, shape (draws, *shape)."""
         ascent = -gradient.detach().to(self.state.dtype).sum(0)
         ascent = torch.where(ascent.isfinite(), ascent, 0.0)  # a step that mixed precision throws away
-        length, count, total, squares = self.state.unbind(0)
-        count, total, squares = count + 1, total + ascent, squares + ascent.square()
-        z = _t_statistic(count, total, squares)
+        length, count = self.state[0], self.state[1] + 1
+        sums = self.state[2:] + torch.stack([ascent, ascent.square(), ascent**3])
+        z = _t_statistic(count, sums)
         full = count >= length
         self.extreme.copy_(torch.where(full & (z.abs() > self.extreme.abs()), z, self.extreme))
-        block = torch.stack([length, count, total, squares])
-        fresh = torch.stack([2 * length, torch.zeros_like(count), torch.zeros_like(total), torch.zeros_like(squares)])
+        block = torch.cat([torch.stack([length, count]), sums])
+        fresh = torch.cat([2 * length.unsqueeze(0), torch.zeros_like(block[1:])])
         self.state.copy_(torch.where(full, fresh, block))
         self.steps.add_(1)
 
@@ -66,14 +66,19 @@ class GradientRecord(nn.Module):
 
     def z(self) -> Tensor:
         """The most extreme t-statistic so far, the unfinished block included; positive where the data pushes φ up."""
-        _, count, total, squares = self.state.unbind(0)
-        unfinished = torch.where(count >= FIRST_BLOCK // 2, _t_statistic(count, total, squares), 0.0)
+        count = self.state[1]
+        unfinished = torch.where(count >= FIRST_BLOCK, _t_statistic(count, self.state[2:]), 0.0)
         return torch.where(unfinished.abs() > self.extreme.abs(), unfinished, self.extreme)
 
 
-def _t_statistic(count: Tensor, total: Tensor, squares: Tensor) -> Tensor:
-    mean = total / count.clamp(min=1)
-    variance = (squares / count.clamp(min=1) - mean.square()).clamp(min=0) * count / (count - 1).clamp(min=1)
-    stderr = (variance / count.clamp(min=1)).sqrt()
+def _t_statistic(count: Tensor, sums: Tensor) -> Tensor:
+    """Hall's transformation of the t-statistic, from Σ g, Σ g², Σ g³."""
+    count = count.clamp(min=2)
+    mean, second, third = sums / count
+    spread = (second - mean.square()).clamp(min=0).sqrt()
+    skew = (third - 3 * mean * second + 2 * mean**3) / spread**3
+    ratio = mean / spread * ((count - 1) / count).sqrt()
+    z = count.sqrt() * (ratio + skew * ratio**2 / 3 + skew**2 * ratio**3 / 27 + skew / (6 * count))
     # a gradient that is the same at every step has no spread: infinitely clear, unless it is zero
-    return torch.where(mean == 0, 0.0, mean / stderr)
+    constant = torch.where(mean == 0, 0.0, mean.sign() * torch.inf)
+    return torch.where(spread <= 1e-12 * mean.abs(), constant, z)

@@ -134,7 +134,6 @@ def test_evaluation_asks_for_nothing():
     assert torch.equal(Rotate(std=1.0).eval()(SIGNALS).x, SIGNALS)
 
 
-@finding("the replay is dropped in silence")
 def test_evaluation_refuses_a_replay_or_obeys_it():
     view = Shift(std=1.0).eval()(SIGNALS, replay={"shift": torch.ones(5)})
     assert torch.equal(view.x, SIGNALS + 1.0)

@@ -24,6 +24,7 @@ def made_up(name: str, seed: int) -> dict:
         "std": 0.0 if name == "none" else 0.1,
         "mean": 0.0,
         "noise": 0.7,
+        "cpu_seconds": 2.0,
         "fit": [0.25] * 200,
         "trace": trace,
     }
@@ -51,7 +52,8 @@ def test_differences_are_paired_by_seed():
     # −0.02, −0.01, −0.06: unpaired, the error would be four times as large
     assert fixed["minus_none"]["test_mse"]["mean"] == pytest.approx(-0.03)
     assert fixed["minus_none"]["test_mse"]["standard_error"] == pytest.approx(math.sqrt(0.0007 / 3), rel=1e-5)
-    assert fixed["minus_fixed"]["test_mse"]["mean"] == 0
+    assert fixed["minus_none"]["test_mse"]["seeds_lower"] == 3
+    assert fixed["minus_fixed"]["test_mse"] == {"mean": 0.0, "standard_error": 0.0, "seeds_lower": 0}
     assert fixed["per_seed"]["2"]["test_mse"] == 0.14
 
 
@@ -65,6 +67,9 @@ def test_equal_values_have_no_error_and_no_augmentation_no_kernel():
 def test_the_summary_is_json_that_reads_back_the_same():
     summary = summary_of(3)
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert summary["cpu_seconds"] == 3 * len(METHODS) * 2.0
+    assert summary["methods"]["learned-noise"]["verdicts"] == {"moved by the data": 3}
+    assert summary["methods"]["fixed"]["verdicts"] == {}
     assert summary["command"] == "optima reproduce regression --seeds 3 --epochs 3000"
     assert summary["curves"]["trace"]["learned-noise"]["std"]["mean"] == [0.1, 1.2]
     assert set(summary["curves"]["trace"]) == {name for name in METHODS if name.startswith("learned")}

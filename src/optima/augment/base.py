@@ -46,7 +46,7 @@ from optima.sampling import (
     rsample,
 )
 from optima.streams import Noise, Stream
-from optima.supports import Domain
+from optima.supports import Domain, bounds
 
 _KL_GAMMA_DRAWS = 32
 
@@ -408,8 +408,17 @@ def _kl(law: Distribution, prior: Distribution, noise: Noise) -> Tensor:
     try:
         return kl(law, prior)
     except NotImplementedError:
-        value = rsample(law, noise=noise)
+        value = _off_the_edges(rsample(law, noise=noise), law)
         return law.log_prob(value) - prior.log_prob(value)
+
+
+def _off_the_edges(value: Tensor, law: Distribution) -> Tensor:
+    """A draw that rounded onto the edge of its support, where a density may be infinite, moved inwards."""
+    ends = None if law.support is None else bounds(law.support)
+    if ends is None:
+        return value
+    limits = torch.finfo(value.dtype)
+    return value.clamp(ends[0] + limits.tiny, ends[1] - limits.eps)
 
 
 def _per_row(value: Tensor) -> Tensor:

@@ -7,14 +7,16 @@ never imports or unpickles.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch.distributions import Distribution
 
@@ -31,6 +33,7 @@ from optima.distributions import (
     distribution_to_json,
     readable,
 )
+from optima.files import write_whole
 from optima.posterior import FixedPhi, Learn, LearnedPhi, Phi, PriorPhi
 from optima.sampling import ESTIMATORS, Estimator
 
@@ -44,8 +47,10 @@ _ESTIMATOR_TYPES = tuple(type(estimator) for estimator in ESTIMATORS.values())
 
 
 def save(augment: Augmenter, path: str | os.PathLike[str]) -> None:
-    """Write `path`.json and `path`.safetensors; each is written aside and renamed, so a crash leaves the old file or
-    the new one.
+    """Write `path`.json and `path`.safetensors.
+
+    Each is written aside and renamed, and the JSON names the tensors' digest: after a crash between the two, `load`
+    refuses the pair instead of mixing an old policy with a new one.
 
     Args:
         augment: the policy.
@@ -60,11 +65,11 @@ def save(augment: Augmenter, path: str | os.PathLike[str]) -> None:
         "summary": [row._asdict() for row in augment.summary().rows],
     }
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in augment.state_dict().items()}
-    _write(stem.with_name(stem.name + ".safetensors"), to_bytes(tensors))
-    _write(
-        stem.with_name(stem.name + ".json"),
-        json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n",
-    )
+    weights = to_bytes(tensors)
+    document["weights_sha256"] = hashlib.sha256(weights).hexdigest()
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(stem.with_name(stem.name + ".safetensors"), weights)
+    write_whole(stem.with_name(stem.name + ".json"), text)
 
 
 def load(path: str | os.PathLike[str], *, families: Sequence[type[Augmentation]] = ()) -> Augmenter:
@@ -81,8 +86,14 @@ def load(path: str | os.PathLike[str], *, families: Sequence[type[Augmentation]]
     weights = stem.with_name(stem.name + ".safetensors")
     if not weights.exists():
         raise FileNotFoundError(f"{weights} is missing; a policy is a .json and a .safetensors of the same name")
+    content = weights.read_bytes()
+    if hashlib.sha256(content).hexdigest() != document.get("weights_sha256"):
+        raise ValueError(f"{weights} does not belong to {stem.name}.json, or is damaged; save the policy again")
     try:
-        augment.load_state_dict(load_file(weights))
+        tensors = from_bytes(content)
+        if any(tensor.dtype == torch.float64 for name, tensor in tensors.items() if name.endswith(".loc")):
+            augment.double()
+        augment.load_state_dict(tensors)
     except (RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{weights} does not belong to {stem.name}.json, or is damaged: {reason}") from error
@@ -187,18 +198,6 @@ def _argument(value: Any) -> Any:
 def _stem(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     return path.with_suffix("") if path.suffix in (".json", ".safetensors") else path
-
-
-def _write(path: Path, content: bytes) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from optima.augment.base import Augmentation, Augmenter
 from optima.distributions import readable
+from optima.gradient_record import FIRST_BLOCK
 from optima.intervals import Summary, summarise
 from optima.posterior import LearnedPhi, Phi, PriorPhi
 from optima.sampling import as_noise, sample
@@ -134,7 +135,7 @@ def _judge(phi: LearnedPhi, off: float | None, kl: float) -> tuple[str, str]:
             UNSETTLED,
             f"the data pushes it {direction}, yet it is still at its prior: train longer, or raise its rate; {facts}",
         )
-    if not moved:
+    if not moved and steps >= FIRST_BLOCK:
         return AT_PRIOR, f"the data's gradient is no more than noise; {facts}"
     return UNSETTLED, f"the data's gradient is no more than noise, and it has not come to its prior either; {facts}"
 

@@ -98,7 +98,7 @@ def _page(comparison: Comparison) -> str | None:
 
 def _write(comparison: Comparison, document: dict[str, Any], page: str | None, output: Path) -> None:
     import optima
-    from optima.report.files import write_whole
+    from optima.files import write_whole
 
     output.mkdir(parents=True, exist_ok=True)
     optima.save(comparison.runs[-1].augment, output / POLICY)

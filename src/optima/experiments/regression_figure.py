@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from optima.experiments.regression_run import FIT_EVERY, dataset_of
+from optima.files import write_whole
 
 # Okabe and Ito's colours, which the colour-blind can tell apart
 FITS = {
@@ -33,9 +34,9 @@ def draw(summary: dict[str, Any], folder: Path) -> list[Path]:
     """Write regression.png (the paper's figure) and regression-balance.png; returns their paths."""
     figures = {"regression.png": paper_figure(summary), "regression-balance.png": balance_figure(summary)}
     for name, figure in figures.items():
-        aside = folder / f".{name}.{os.getpid()}.part"
-        figure.savefig(aside, format="png", dpi=150)
-        aside.replace(folder / name)
+        image = BytesIO()
+        figure.savefig(image, format="png", dpi=150)
+        write_whole(folder / name, image.getvalue())
     return [folder / name for name in figures]
 
 
@@ -55,7 +56,7 @@ def balance_figure(summary: dict[str, Any]) -> Figure:
     """Measured σ against the balance point, one dot per run."""
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
-    titles = ("predicted before training, C = E[f′(x)²] of the truth", "from the fitted network, C by quadrature")
+    titles = ("C = mean squared slope of the truth", "C = curvature of the fitted network")
     for axes, pull, title in zip(panels, ("true_slope", "curvature"), titles, strict=True):
         _draw_balance(axes, summary["methods"], f"balance.{pull}", title)
     panels[0].set_ylabel("σ where it settled")
@@ -97,8 +98,9 @@ def _finish_traces(panels: list[Axes]) -> None:
     elbo.set(xlabel="epoch", ylim=(-90, 30))
     for axes in panels[:-1]:
         axes.tick_params(labelbottom=False)
+    handles, labels = std.get_legend_handles_labels()
     elbo.legend(
-        *std.get_legend_handles_labels(), frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.35)
+        handles, labels, frameon=False, ncols=3, columnspacing=1.2, loc="upper center", bbox_to_anchor=(0.5, -0.35)
     )
 
 

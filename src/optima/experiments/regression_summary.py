@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +39,7 @@ def summarise(runs: Runs, settings: Settings) -> dict[str, Any]:
         "versions": _versions(),
         "settings": described(settings),
         "seeds": seeds,
+        "cpu_seconds": _short(sum(numbers["cpu_seconds"] for run in runs.values() for numbers in run.values())),
         "closed_form": {"noise_std": _short(noise_std()), "true_squared_slope": _short(true_squared_slope())},
         "paper": PAPER,
         "methods": {name: _method(name, runs) for name in METHODS},
@@ -60,6 +62,7 @@ def _method(name: str, runs: Runs) -> dict[str, Any]:
         "overall": {column: mean_and_error(values) for column, values in columns.items()},
         "minus_none": {metric: _paired(metric, name, "none", runs) for metric in COMPARED},
         "minus_fixed": {metric: _paired(metric, name, "fixed", runs) for metric in COMPARED},
+        "verdicts": dict(Counter(row["verdict"] for row in per_seed.values() if "verdict" in row)),
         "per_seed": per_seed,
     }
 
@@ -75,7 +78,8 @@ def _kernel(seed: int, run: Mapping[str, Any]) -> dict[str, float]:
 
 def _paired(metric: str, name: str, reference: str, runs: Runs) -> dict[str, float | None]:
     """This method minus the reference on the same data, initial weights and noise."""
-    return mean_and_error([run[name][metric] - run[reference][metric] for run in runs.values()])
+    differences = [run[name][metric] - run[reference][metric] for run in runs.values()]
+    return {**mean_and_error(differences), "seeds_lower": sum(difference < 0 for difference in differences)}
 
 
 def _numbers(run: Mapping[str, Any]) -> dict[str, Any]:

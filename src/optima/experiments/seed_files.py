@@ -6,7 +6,6 @@ What is missing is run in several processes.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import product
@@ -14,16 +13,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from optima.files import write_whole
+
 SCHEMA = 1
 
 Run = Callable[[int, str], dict[str, Any]]
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write aside, then rename: a crash leaves the old file or the new one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    aside.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    aside.replace(path)
+    """Write a document as JSON, whole or not at all."""
+    write_whole(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from optima.report.files import write_whole
+from optima.files import write_whole
 
 
 def test_the_text_arrives_and_nothing_else(tmp_path):
