@@ -49,6 +49,7 @@ from optima.streams import Noise, Stream
 from optima.supports import Domain, bounds
 
 _KL_GAMMA_DRAWS = 32
+_EDGE = 1e-6
 
 
 class _Checked(ABCMeta):
@@ -408,7 +409,7 @@ def _kl(law: Distribution, prior: Distribution, noise: Noise) -> Tensor:
     try:
         return kl(law, prior)
     except NotImplementedError:
-        value = _off_the_edges(rsample(law, noise=noise), law)
+        value = _off_the_edges(rsample(law, noise=noise), law).double()
         return law.log_prob(value) - prior.log_prob(value)
 
 
@@ -417,8 +418,7 @@ def _off_the_edges(value: Tensor, law: Distribution) -> Tensor:
     ends = None if law.support is None else bounds(law.support)
     if ends is None:
         return value
-    limits = torch.finfo(value.dtype)
-    return value.clamp(ends[0] + limits.tiny, ends[1] - limits.eps)
+    return value.clamp(ends[0] + _EDGE, ends[1] - _EDGE)
 
 
 def _per_row(value: Tensor) -> Tensor:

@@ -88,7 +88,8 @@ def _draw(summary: dict[str, Any], folder: Path) -> list[Path]:
     try:
         from optima.experiments.regression_figure import draw
     except Exception as error:  # a broken installation raises more than ImportError
-        print(f'no figure: {error}; pip install "optima[report]"', file=sys.stderr)
+        reason = str(error).partition("\n")[0]
+        print(f'no figure: {reason}; pip install "optima[report]"', file=sys.stderr)
         return []
     return draw(summary, folder)
 
