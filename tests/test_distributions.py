@@ -56,7 +56,6 @@ from optima.distributions import (
     readable,
     without_validation,
 )
-from optima.sampling import sample
 
 
 def through_json(distribution: Distribution) -> Distribution:
@@ -156,21 +155,6 @@ class Lumpy(Normal):
 def test_what_cannot_be_read_back_is_refused_when_it_is_written(distribution: Distribution):
     with pytest.raises(TypeError, match="cannot save a prior"):
         distribution_to_json(distribution)
-
-
-@pytest.mark.parametrize(
-    "distribution",
-    [
-        RelaxedBernoulli(torch.tensor(0.5), torch.tensor(0.3)),
-        LKJCholesky(3, 1.0),
-        Wishart(torch.tensor(4.0), torch.eye(2)),
-    ],
-    ids=["temperature", "dimension", "Wishart"],
-)
-def test_parameters_that_are_not_tensors_come_back_too(distribution: Distribution):
-    twin = distribution_from_json(json.loads(json.dumps(distribution_to_json(distribution))))
-    value = distribution.mean if isinstance(distribution, Wishart) else sample(distribution)
-    torch.testing.assert_close(twin.log_prob(value), distribution.log_prob(value))
 
 
 @pytest.mark.parametrize("name", ["Lumpy", "os.system", "Distribution.__init__", "torch.distributions.Normal", ""])

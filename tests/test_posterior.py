@@ -364,6 +364,11 @@ def test_excess_of_a_point_is_the_drop_below_the_mode():
     assert point(8.0).excess() == pytest.approx(drop, rel=1e-4)
 
 
+def test_excess_of_a_point_is_measured_inside_its_own_support():
+    # the density of Normal(−1, 1) falls on the positive numbers: a φ near 0 is at the best place there is
+    assert build(1e-3, prior=Normal(-1.0, 1.0), posterior="point").excess() == pytest.approx(0.0, abs=0.01)
+
+
 def test_excess_of_a_point_on_a_simplex_is_the_drop_below_the_mode():
     spec = learn([0.5, 0.3, 0.2], prior=Dirichlet(torch.full((3,), 2.0)), posterior="point")
     exact = stats.dirichlet.logpdf([1 / 3] * 3, [2.0] * 3) - stats.dirichlet.logpdf([0.5, 0.3, 0.2], [2.0] * 3)
@@ -508,6 +513,18 @@ def test_a_policy_at_its_prior_stays_in_the_support():
 
 
 # ---- supports --------------------------------------------------------------------------------------------------
+
+
+def test_a_prior_with_hardly_any_mass_in_the_support_is_refused():
+    with pytest.raises(ValueError, match=r"only 1e-09 of its mass in \(6, 7\)"):
+        PriorPhi(Normal(0.0, 1.0), torch.Size(), constraints.interval(6.0, 7.0))
+    with pytest.raises(ValueError, match="only 1e-09 of its mass"):
+        build(6.5, within=constraints.interval(6.0, 7.0), prior=Normal(0.0, 1.0))
+
+
+def test_a_prior_with_little_mass_in_the_support_is_cut_to_it():
+    phi = PriorPhi(Normal(0.0, 1.0), torch.Size(), constraints.interval(2.0, 3.0))  # 2 % of its mass
+    assert 2 <= float(draws(phi, 5000).min()) <= float(draws(phi, 5000).max()) <= 3
 
 
 @pytest.mark.parametrize(

@@ -48,19 +48,24 @@ def summarise(distribution: Distribution, support: Constraint | None = None) -> 
     return Summary(draws.nanmean(0).float(), low.float(), high.float())
 
 
-@torch.no_grad()
 def log_mass(distribution: Distribution, support: Constraint) -> float:
     """log of the probability inside an interval, summed over elements; 0 where the distribution does not leave it."""
+    return float(mass(distribution, support).log().sum())
+
+
+@torch.no_grad()
+def mass(distribution: Distribution, support: Constraint) -> Tensor:
+    """The probability inside an interval, per element; 1 where the distribution does not leave it."""
     ends, own = bounds(support), distribution.support
     if ends is None or own is None or bounds(own) is None or contains(support, own):
-        return 0.0
+        return torch.ones((), dtype=torch.float64)
     low, high = (torch.as_tensor(end, dtype=torch.float64) for end in ends)
     try:
         inside = distribution.cdf(high) - distribution.cdf(low)
     except NotImplementedError:
         draws = sample(distribution, (_DRAWS,), noise=torch.Generator().manual_seed(0)).double()
         inside = ((draws >= low) & (draws <= high)).double().mean(0)
-    return float(torch.as_tensor(inside).log().sum())
+    return torch.as_tensor(inside)
 
 
 @cache

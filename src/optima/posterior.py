@@ -31,15 +31,16 @@ from torch.distributions.constraints import Constraint
 
 from optima.distributions import kl, map_tensors, without_validation
 from optima.gradient_record import GradientRecord
-from optima.intervals import Summary, log_mass, summarise
+from optima.intervals import Summary, log_mass, mass, summarise
 from optima.sampling import as_noise, sample
 from optima.streams import Noise
-from optima.supports import Domain, bijection_of, choose_support, strictly_inside, words
+from optima.supports import Domain, bijection_of, bounds, choose_support, strictly_inside, words
 
 Number = float | int | Tensor | list[float] | tuple[float, ...]
 
 _KL_DRAWS = 64
-_REJECTIONS = 64
+_LEAST_MASS = 1e-3
+_NEVER = 1e-12
 
 
 @dataclass(frozen=True)
@@ -140,10 +141,13 @@ class PriorPhi(Phi):
         self.support = constraints.real if self.prior.support is None else self.prior.support
         if support is not None:
             self.support = support
+        # so many that a draw which never falls inside the support is not a thing that happens
+        outside = 1.0 - _checked_mass("φ", self.prior, self.support)
+        self._attempts = 0 if outside <= 0 else math.ceil(math.log(_NEVER) / math.log(outside))
 
     def draw(self, count: int, *, dtype: torch.dtype, device: torch.device, noise: Noise, watch: bool = True) -> Tensor:
         values = sample(self.prior, (count,), noise=noise)
-        for attempt in range(_REJECTIONS):
+        for attempt in range(self._attempts):
             outside = ~self.support.check(values)
             if not bool(outside.any()):
                 break
@@ -189,7 +193,10 @@ class LearnedPhi(Phi):
         self.prior = self._chosen_prior(name, spec, loc, flat=flat_prior)
         self.closed_form = self._is_normal and self.prior is not None and _shares_bijection(self.q_phi(), self.prior)
         # the prior counts only inside the support, as if cut to it; else a KL of 0 would not mean q = p
-        self.log_prior_mass = 0.0 if self.prior is None or self.closed_form else log_mass(self.prior, self.support)
+        self.log_prior_mass = 0.0
+        if self.prior is not None and not self.closed_form:
+            _checked_mass(name, self.prior, self.support)
+            self.log_prior_mass = log_mass(self.prior, self.support)
         self.record = GradientRecord(loc.shape)
 
     @property
@@ -278,7 +285,8 @@ class LearnedPhi(Phi):
             return math.nan
         if self.log_scale is not None:
             return float(self.kl(as_noise(torch.Generator(self.loc.device).manual_seed(0)), draws=4096))
-        peak = max(float(self.prior.log_prob(x).sum()) for x in _mode_candidates(self.prior, self.start))
+        candidates = _mode_candidates(self.prior, self.support, self.start)
+        peak = max(float(self.prior.log_prob(x).sum()) for x in candidates)
         return max(0.0, peak + float(self.kl()))
 
     def _chosen_prior(self, name: str, spec: Learn, loc: Tensor, *, flat: bool) -> Distribution | None:
@@ -342,13 +350,27 @@ def _check_prior(name: str, prior: Distribution, expected: torch.Size) -> None:
         )
 
 
-def _mode_candidates(prior: Distribution, start: Tensor) -> list[Tensor]:
-    summary = summarise(prior)
+def _checked_mass(name: str, prior: Distribution, support: Constraint) -> float:
+    """The least probability that any element of the prior has inside the support."""
+    least = float(mass(prior, support).min())
+    if least < _LEAST_MASS:
+        raise ValueError(
+            f"{name}: the prior {type(prior).__name__} has only {least:.1g} of its mass in {words(support)};"
+            " give one that reaches φ's support, or widen support="
+        )
+    return least
+
+
+def _mode_candidates(prior: Distribution, support: Constraint, start: Tensor) -> list[Tensor]:
+    """Points of the support at one of which the prior's density is close to its highest there."""
+    summary = summarise(prior, support)
     points = [*(summary.low + (summary.high - summary.low) * t for t in torch.linspace(0, 1, 201)), start]
     with suppress(NotImplementedError):
         points.append(prior.mode)
-    support = prior.support
-    return [point for point in points if support is None or bool(support.check(point).all())]
+    points = [point for point in points if bool(support.check(point).all())]
+    # a density that falls or rises throughout has its mode on an edge, unless it is infinite there
+    edges = [torch.as_tensor(end, dtype=start.dtype).expand_as(start) for end in bounds(support) or ()]
+    return points + [edge for edge in edges if bool(prior.log_prob(edge).isfinite().all())]
 
 
 def _per_draw(value: Tensor) -> Tensor:

@@ -221,6 +221,10 @@ class Estimator(Protocol):
         """One draw of the distribution's batch."""
         ...
 
+    def shape(self, distribution: Distribution) -> torch.Size:
+        """The shape of one draw's value."""
+        ...
+
 
 @dataclass(frozen=True)
 class Pathwise:
@@ -233,6 +237,9 @@ class Pathwise:
 
     def draw(self, distribution: Distribution, noise: Noise) -> Draw:
         return Draw(rsample(distribution, noise=noise), None)
+
+    def shape(self, distribution: Distribution) -> torch.Size:
+        return distribution.batch_shape + distribution.event_shape
 
 
 @dataclass(frozen=True)
@@ -253,6 +260,9 @@ class ScoreFunction:
 
     def draw(self, distribution: Distribution, noise: Noise) -> Draw:
         return Draw(*_scored(distribution, noise))
+
+    def shape(self, distribution: Distribution) -> torch.Size:
+        return distribution.batch_shape + distribution.event_shape
 
 
 def _scored(distribution: Distribution, noise: Noise) -> tuple[Tensor, Tensor]:
@@ -299,6 +309,10 @@ class Relaxed:
     def draw(self, distribution: Distribution, noise: Noise) -> Draw:
         return Draw(rsample(self._soft(distribution), noise=noise), None)
 
+    def shape(self, distribution: Distribution) -> torch.Size:
+        soft = self._soft(distribution)  # a class number becomes a row of shares
+        return soft.batch_shape + soft.event_shape
+
     def _soft(self, distribution: Distribution) -> Distribution:
         temperature = torch.tensor(self.temperature)
         if isinstance(distribution, Bernoulli):
@@ -324,6 +338,9 @@ class StraightThrough:
         else:
             hard = functional.one_hot(soft.argmax(-1), soft.shape[-1]).to(soft.dtype)
         return Draw(hard + soft - soft.detach(), None)
+
+    def shape(self, distribution: Distribution) -> torch.Size:
+        return Relaxed(self.temperature).shape(distribution)
 
 
 ESTIMATORS: dict[str, Estimator] = {

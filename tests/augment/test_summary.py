@@ -27,11 +27,6 @@ from optima.augment.summary import (
 ROWS, NUM_DATA = 16, 2000
 
 
-def finding(reason: str) -> pytest.MarkDecorator:
-    """Something the library does not do yet; delete the mark to enable the test."""
-    return pytest.mark.filterwarnings("error")
-
-
 def train(
     augment: Augmenter, misfit: Callable[[View], Tensor], *, steps: int = 200, lr: float = 0.05
 ) -> dict[str, Row]:
@@ -137,7 +132,6 @@ def test_without_training_nothing_is_claimed(augment: Augmenter):
     assert row.evidence == "no gradient of the data has reached it"
 
 
-@finding("three steps are called silence, of which the statistic looks at none before the sixteenth")
 def test_three_steps_are_too_few_to_say_that_the_data_are_silent():
     rows = train(Shift(std=learn(1.0, scale=1.0)), towards(0.0), steps=3, lr=1e-4)
     assert rows["std"].verdict == UNSETTLED

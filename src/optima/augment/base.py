@@ -49,7 +49,6 @@ from optima.streams import Noise, Stream
 from optima.supports import Domain, bounds
 
 _KL_GAMMA_DRAWS = 32
-_EDGE = 1e-6
 
 
 class _Checked(ABCMeta):
@@ -335,7 +334,7 @@ class Augmentation(Augmenter):
 
     def _check_shapes(self, gamma: dict[str, Tensor], x: Tensor) -> None:
         for name, law in self._mean_laws().items():
-            expected = x.shape if self.gamma_per == "element" else (len(x), *law.batch_shape[1:], *law.event_shape)
+            expected = x.shape if self.gamma_per == "element" else (len(x), *self.estimator.shape(law)[1:])
             if tuple(gamma[name].shape) != tuple(expected):
                 raise ValueError(f"replay: {name} must have shape {tuple(expected)}, got {tuple(gamma[name].shape)}")
 
@@ -405,20 +404,38 @@ class Augmentation(Augmenter):
 
 
 def _kl(law: Distribution, prior: Distribution, noise: Noise) -> Tensor:
-    """KL(law ‖ prior) per row: closed form where torch knows one, else one unbiased draw per row."""
+    """KL(law ‖ prior) per row: closed form where torch knows one, else one draw per row.
+
+    The draw is unbiased up to rounding: a Beta(α, α) with α below 0.1 has mass closer to 1 than float64 can say.
+    """
     try:
         return kl(law, prior)
     except NotImplementedError:
-        value = _off_the_edges(rsample(law, noise=noise), law).double()
-        return law.log_prob(value) - prior.log_prob(value)
+        precise = map_tensors(law, _widest)
+        value = rsample(precise, noise=noise)
+        limits = torch.finfo(value.dtype)
+        value = _inwards(value, precise, limits.tiny**0.5, 8 * limits.eps)
+        log_p = prior.log_prob(value)
+        # torch rounds some densities to nothing well before the edge, Kumaraswamy's from 1e-8 on
+        further = prior.log_prob(_inwards(value, precise, limits.eps**0.5, limits.eps**0.5))
+        return precise.log_prob(value) - torch.where(log_p.isfinite(), log_p, further)
 
 
-def _off_the_edges(value: Tensor, law: Distribution) -> Tensor:
-    """A draw that rounded onto the edge of its support, where a density may be infinite, moved inwards."""
+def _widest(tensor: Tensor) -> Tensor:
+    """float64 where the device has it."""
+    return tensor if tensor.device.type == "mps" or not tensor.is_floating_point() else tensor.double()
+
+
+def _inwards(value: Tensor, law: Distribution, from_low: float, from_high: float) -> Tensor:
+    """A draw that rounded onto an edge of its support, where a density may be infinite, moved off it."""
     ends = None if law.support is None else bounds(law.support)
     if ends is None:
         return value
-    return value.clamp(ends[0] + _EDGE, ends[1] - _EDGE)
+    low, high = (torch.as_tensor(end, dtype=value.dtype, device=value.device) for end in ends)
+    step = 8 * torch.finfo(value.dtype).eps
+    above = torch.where(low.isfinite(), low + (step * low.abs()).clamp_min(from_low), low)
+    below = torch.where(high.isfinite(), high - from_high * high.abs().clamp_min(step), high)
+    return value.clamp(above, below)
 
 
 def _per_row(value: Tensor) -> Tensor:
