@@ -337,7 +337,7 @@ class StraightThrough:
             hard = (soft > 0.5).to(soft.dtype)
         else:
             hard = functional.one_hot(soft.argmax(-1), soft.shape[-1]).to(soft.dtype)
-        return Draw(hard + soft - soft.detach(), None)
+        return Draw(hard + (soft - soft.detach()), None)  # the bracket is exactly 0; without it 1 may round below 1
 
     def shape(self, distribution: Distribution) -> torch.Size:
         return Relaxed(self.temperature).shape(distribution)

@@ -61,6 +61,7 @@ def test_training_comes_to_rest_at_the_balance():
     augment = optima.Shift(std=learn(0.1, posterior="point"), prior_gamma=Normal(0.0, 0.2))
     objective = optima.ELBO(20, optima.Gaussian(noise=0.5), beta_phi=4.0)
     optimizer = torch.optim.Adam(augment.parameters(), lr=2e-2)
+    std = dict(augment.named_phi())["std"]
     visited = []
     for _ in range(300):
         view = augment(x, model(x), samples=64)
@@ -68,7 +69,7 @@ def test_training_comes_to_rest_at_the_balance():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        visited.append(float(augment.summary().rows[0].mean))
+        visited.append(std.summary().mean.item())
     expected = balance_std(4.0, prior_std=0.2, noise=0.5, num_data=20, beta_phi=4.0)
     assert expected is not None
     forgotten = balance_std(4.0, prior_std=0.2, noise=0.5, num_data=20, beta_phi=1.0)

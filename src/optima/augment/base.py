@@ -24,7 +24,7 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -48,17 +48,28 @@ from optima.sampling import (
 from optima.streams import Noise, Stream
 from optima.supports import Domain, bounds
 
+if TYPE_CHECKING:
+    from optima.augment.summary import PolicySummary
+
+_Augmenter = TypeVar("_Augmenter", bound="Augmenter")
+
 _KL_GAMMA_DRAWS = 32
 
 
 class _Checked(ABCMeta):
     """Runs `check_construction` after the most derived `__init__`, and keeps the arguments for `optima.save`."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        module = super().__call__(*args, **kwargs)
+    def __call__(cls: type[_Augmenter], *args: Any, **kwargs: Any) -> _Augmenter:  # pyright: ignore
+        module = type.__call__(cls, *args, **kwargs)
         module.arguments = _arguments(cls.__init__, args, kwargs)
         module.check_construction()
         return module
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """That of `__init__`, for `help` and for editors, which would otherwise show the one above."""
+        signature = inspect.signature(cls.__init__)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -120,6 +131,18 @@ class Augmenter(nn.Module, metaclass=_Checked):
         noise = self.stream.noise() if generator is None else as_noise(generator)
         return self.extend(view, noise, replay, "")
 
+    if TYPE_CHECKING:
+        # torch declares that the call of a module returns anything
+        def __call__(
+            self,
+            x: Tensor,
+            y: Target | None = None,
+            *,
+            samples: int = 1,
+            generator: torch.Generator | None = None,
+            replay: Mapping[str, Tensor] | None = None,
+        ) -> View: ...
+
     def kl(self) -> Tensor:
         """KL(q(φ) ‖ p(φ)), plus KL(p(γ | φ) ‖ p₀(γ)) where there is a `prior_gamma`; nats, for the whole data set."""
         noise = self.stream.noise("kl")
@@ -155,7 +178,7 @@ class Augmenter(nn.Module, metaclass=_Checked):
 
         return self._with_phi(at_prior)
 
-    def summary(self):
+    def summary(self) -> PolicySummary:
         """A table of every φ: unit, prior, posterior, and whether the data moved it."""
         from optima.augment.summary import summarise_policy
 

@@ -3,7 +3,7 @@ r"""`ELBO`: from a model's output and a view to a loss that can be stepped on.""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from weakref import WeakSet
 
 import torch
@@ -108,6 +108,12 @@ class ELBO(nn.Module):
         advantage = marginalization_advantage(log_lik.detach()).mean() if view.samples > 1 else None
         value, data, theta, phi = (term.detach() for term in terms)
         return Loss(-terms.value / self.num_data, value, data, theta, phi, advantage)
+
+    if TYPE_CHECKING:
+        # torch declares that the call of a module returns anything
+        def __call__(
+            self, output: Tensor, view: View, *, model: nn.Module | None = None, augment: Augmenter | None = None
+        ) -> Loss: ...
 
     def _surrogate(self, log_lik: Tensor, view: View) -> Tensor:
         """ℓ_i with the right gradient, (B,)."""
