@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import optima
-from optima.augment.base import Augmenter
+from optima.augment.augmenter import Augmenter
 from optima.data import digits
 from optima.experiments import three_ways
 from optima.experiments.three_ways import GUESS, METHODS, Comparison, Epoch, compare, policies

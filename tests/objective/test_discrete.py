@@ -78,7 +78,7 @@ def check_tokens(bound, samples: int) -> None:
     uniforms[..., [0, 1, 3]] = points[:, 1:].view(rows, samples, 3).transpose(0, 1)
     noise = GivenNoise({"p": to_normal(points[:, :1]), "dropped": uniforms.view(samples * rows, 4)})
     view = View(TOKENS.expand(rows * samples, 4), torch.full((rows * samples,), 0.5), samples)
-    view = augment.extend(view, noise, None, "")
+    view = augment.extend(view, noise, None, "").settled()
     objective = optima.ELBO(num_data=1, likelihood="gaussian", beta_phi=0.0, bound=bound)
     objective(read_tokens(view.x), view, augment=augment).backward()
     exact = expected_gradient(bound, samples)

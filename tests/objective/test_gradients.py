@@ -27,7 +27,7 @@ def library_gradient(case: Case, estimator: str, *, check_reach: bool = True) ->
     rows = len(next(iter(columns.values())))
     x = case.x.expand(rows, *case.x.shape)
     target = torch.full((rows,), case.target, dtype=torch.float64)
-    view = augment.extend(View(x, target), GivenNoise(columns), None, "")
+    view = augment.extend(View(x, target), GivenNoise(columns), None, "").settled()
     objective = optima.ELBO(num_data=rows, likelihood=optima.Gaussian(noise=1.0), beta_phi=0.0)
     if not check_reach:
         objective._reached.add(augment)

@@ -72,7 +72,7 @@ def noise_for(gates: tuple[int, ...]) -> GivenNoise:
 
 def step(augment: optima.Sequential, gates: tuple[int, ...]) -> Tensor:
     """−value of the objective per example: Σ ℓ / B with its gradient."""
-    view = augment.extend(View(X, Y), noise_for(gates), None, "")
+    view = augment.extend(View(X, Y), noise_for(gates), None, "").settled()
     objective = optima.ELBO(num_data=4, likelihood="gaussian", beta_phi=0.0)
     return -objective(torch.tanh(2 * view.x) + view.x**2, view, augment=augment).value
 

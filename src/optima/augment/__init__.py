@@ -1,6 +1,7 @@
 """p(γ | φ) bound to a T_γ: one small module per family, and their composition."""
 
-from optima.augment.base import Augmentation, Augmenter
+from optima.augment.augmenter import Augmenter
+from optima.augment.base import Augmentation
 from optima.augment.compose import Sequential
 from optima.augment.geometric import Rotate, Translate
 from optima.augment.mixing import Mixup

@@ -18,188 +18,29 @@ Drawing, gradients, K samples, replay, the KL, the summary, saving and loading f
 
 from __future__ import annotations
 
-import copy
 import inspect
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
-from optima.augment.checks import check_batch, check_replay
-from optima.augment.view import Target, View, credit_partners, repeated
-from optima.distributions import kl, map_tensors
-from optima.posterior import FixedPhi, Learn, LearnedPhi, Number, Phi, PriorPhi
-from optima.sampling import (
-    ESTIMATORS,
-    Estimator,
-    Pathwise,
-    Relaxed,
-    ScoreFunction,
-    StraightThrough,
-    as_noise,
-    rsample,
-)
-from optima.streams import Noise, Stream
-from optima.supports import Domain, bounds
-
-if TYPE_CHECKING:
-    from optima.augment.summary import PolicySummary
-
-_Augmenter = TypeVar("_Augmenter", bound="Augmenter")
+from optima.augment.augmenter import Augmenter
+from optima.augment.prior_gamma import kl_to_prior
+from optima.augment.view import Target, View, credit_partners
+from optima.distributions import map_tensors
+from optima.posterior import FixedPhi, Learn, LearnedPhi, Number, Phi
+from optima.sampling import ESTIMATORS, Estimator, Pathwise, Relaxed, ScoreFunction, StraightThrough, as_noise
+from optima.streams import Noise
+from optima.supports import Domain
+from optima.transforms.operators import Operator, Plain
 
 _KL_GAMMA_DRAWS = 32
-
-
-class _Checked(ABCMeta):
-    """Runs `check_construction` after the most derived `__init__`, and keeps the arguments for `optima.save`."""
-
-    def __call__(cls: type[_Augmenter], *args: Any, **kwargs: Any) -> _Augmenter:  # pyright: ignore
-        module = type.__call__(cls, *args, **kwargs)
-        module.arguments = _arguments(cls.__init__, args, kwargs)
-        module.check_construction()
-        return module
-
-    @property
-    def __signature__(cls) -> inspect.Signature:
-        """That of `__init__`, for `help` and for editors, which would otherwise show the one above."""
-        signature = inspect.signature(cls.__init__)
-        return signature.replace(parameters=list(signature.parameters.values())[1:])
-
-
-def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What a constructor was given, by name."""
-    signature = inspect.signature(function)
-    given = dict(signature.bind(None, *args, **kwargs).arguments)
-    given.pop("self")
-    for name, parameter in signature.parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            given.update(given.pop(name, {}))
-    return given
-
-
-class Augmenter(nn.Module, metaclass=_Checked):
-    """Anything that maps a batch to a `View`: an `Augmentation`, or a `Sequential` of them."""
-
-    arguments: dict[str, Any]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stream = Stream()
-
-    @abstractmethod
-    def extend(self, view: View, noise: Noise, replay: Mapping[str, Tensor] | None, prefix: str) -> View:
-        """The view after this augmentation; its draws are named `prefix` + component."""
-
-    @abstractmethod
-    def named_phi(self, prefix: str = "") -> Iterator[tuple[str, Phi]]:
-        """Every hyperparameter, named."""
-
-    @abstractmethod
-    def leaves(self, prefix: str = "") -> Iterator[tuple[str, Augmentation]]:
-        """Every single augmentation, named."""
-
-    def forward(
-        self,
-        x: Tensor,
-        y: Target | None = None,
-        *,
-        samples: int = 1,
-        generator: torch.Generator | None = None,
-        replay: Mapping[str, Tensor] | None = None,
-    ) -> View:
-        """Draw φ and γ and apply T_γ; in `eval()` mode, change nothing unless γ is given as `replay`.
-
-        Args:
-            x: (B, …) inputs.
-            y: the targets, needed by augmentations that mix examples.
-            samples: K, the draws of γ per example; the view has K·B rows.
-            generator: draw from this instead of the augmentation's own stream.
-            replay: the `gamma` of an earlier view, to be applied again.
-        """
-        check_batch(x, y, samples, generator)
-        view = repeated(x, y, samples)
-        if replay is not None:
-            check_replay(replay, set(self._components()), len(view.x))
-        elif not self.training:
-            return view
-        noise = self.stream.noise() if generator is None else as_noise(generator)
-        return self.extend(view, noise, replay, "")
-
-    if TYPE_CHECKING:
-        # torch declares that the call of a module returns anything
-        def __call__(
-            self,
-            x: Tensor,
-            y: Target | None = None,
-            *,
-            samples: int = 1,
-            generator: torch.Generator | None = None,
-            replay: Mapping[str, Tensor] | None = None,
-        ) -> View: ...
-
-    def kl(self) -> Tensor:
-        """KL(q(φ) ‖ p(φ)), plus KL(p(γ | φ) ‖ p₀(γ)) where there is a `prior_gamma`; nats, for the whole data set."""
-        noise = self.stream.noise("kl")
-        terms = [phi.kl(noise.named(name)) for name, phi in self.named_phi()]
-        terms += [leaf.kl_gamma(noise.named(name)) for name, leaf in self.leaves() if leaf.prior_gamma is not None]
-        return torch.stack([term.reshape(()) for term in terms]).sum() if terms else torch.zeros(())
-
-    def check_construction(self) -> None:
-        """Raise what can only be known once every hyperparameter is declared."""
-
-    def draw_inputs(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """T_γ(x) for one draw of φ and γ, in either mode; augmentations that mix examples are left out."""
-        noise = self.stream.noise("inputs") if generator is None else as_noise(generator)
-        view = View(x)
-        for prefix, leaf in self.leaves():
-            if "partner" not in leaf.components():
-                view = leaf.extend(view, noise.named(prefix), None, "")
-        return view.x
-
-    def learns(self) -> bool:
-        """Whether any φ is to be learned."""
-        return any(isinstance(phi, LearnedPhi) and phi.loc.requires_grad for _, phi in self.named_phi())
-
-    def frozen(self) -> Self:
-        """A copy with every φ fixed at its posterior mean."""
-        return self._with_phi(lambda name, phi, domain: FixedPhi(name, phi.summary().mean, domain))
-
-    def prior(self) -> Self:
-        """A copy whose learned φ are drawn from their priors."""
-
-        def at_prior(name: str, phi: Phi, domain: Domain) -> Phi:
-            return PriorPhi(phi.p_phi(), phi.shape, phi.support) if isinstance(phi, LearnedPhi) else phi
-
-        return self._with_phi(at_prior)
-
-    def summary(self) -> PolicySummary:
-        """A table of every φ: unit, prior, posterior, and whether the data moved it."""
-        from optima.augment.summary import summarise_policy
-
-        return summarise_policy(self)
-
-    def get_extra_state(self) -> Tensor:
-        return self.stream.state()
-
-    def set_extra_state(self, state: Tensor) -> None:
-        self.stream = Stream.from_state(state)
-
-    def _with_phi(self, change) -> Self:
-        twin = copy.deepcopy(self)
-        for _, leaf in twin.leaves():
-            for name, domain in leaf.domains.items():
-                setattr(leaf, name, change(name, getattr(leaf, name), domain))
-        return twin
-
-    def _components(self) -> Iterator[str]:
-        for prefix, leaf in self.leaves():
-            yield from (f"{prefix}.{component}" if prefix else component for component in leaf.components())
 
 
 class Augmentation(Augmenter):
@@ -216,6 +57,9 @@ class Augmentation(Augmenter):
     default_estimator: ClassVar[str] = "pathwise"
     estimators: ClassVar[tuple[type, ...]] = (Pathwise, ScoreFunction, Relaxed, StraightThrough)
     gamma_per: ClassVar[Literal["example", "element"]] = "example"
+    keeps_masks: ClassVar[bool] = False  # a label of a pixel stays true, because it is moved alike or nothing moves
+
+    components: list[str]
 
     def __init__(
         self,
@@ -242,9 +86,16 @@ class Augmentation(Augmenter):
     def p_gamma(self, phi: dict[str, Tensor]) -> dict[str, Distribution]:
         """p(γ | φ), one distribution per named component of γ; φ holds one row per example."""
 
-    @abstractmethod
     def transform(self, x: Tensor, gamma: dict[str, Tensor]) -> Tensor:
         """T_γ(x)."""
+        operator = self.operator(x, gamma)
+        if operator is None:
+            raise NotImplementedError(f"{type(self).__name__} must define transform(x, gamma)")
+        return operator(x)
+
+    def operator(self, x: Tensor, gamma: dict[str, Tensor]) -> Operator | None:
+        """T_γ as an object that can join its neighbours, for x of this shape and type; None where it cannot."""
+        return None
 
     def retarget(self, target: Target | None, gamma: dict[str, Tensor]) -> Target | None:
         """The target that goes with T_γ(x); unchanged unless examples are mixed."""
@@ -293,9 +144,13 @@ class Augmentation(Augmenter):
         self.add_module(name, phi)
 
     def extend(self, view: View, noise: Noise, replay: Mapping[str, Tensor] | None, prefix: str) -> View:
+        if view.single and self.mixes:
+            return view
+        view = view if self._joins() else view.settled()
+        self._check_mask(view)
         self.check(view)
         if replay is not None:
-            gamma = {name: replay[f"{prefix}{name}"] for name in self.components()}
+            gamma = {name: replay[f"{prefix}{name}"] for name in self.components}
             self._check_shapes(gamma, view.x)
             return self._applied(view, gamma, prefix)
         phi = self._draw_phi(view, noise)
@@ -306,12 +161,16 @@ class Augmentation(Augmenter):
         named = {f"{prefix}{name}": value for name, value in phi.items()}
         return replace(view, log_prob=log_prob, phi={**view.phi, **named})
 
-    def components(self) -> list[str]:
-        """The names of γ's components."""
-        return [*self._mean_laws(), *self.draw_free(View(torch.empty(0)), as_noise(None))]
+    @property
+    def mixes(self) -> bool:
+        """Whether rows are combined with one another."""
+        return "partner" in self.components
 
     def check_construction(self) -> None:
         laws = self._mean_laws()
+        self.components = [*laws, *self.draw_free(View(torch.empty(0)), as_noise(None))]
+        if not self._joins() and type(self).transform is Augmentation.transform:
+            raise TypeError(f"{type(self).__name__} must define transform(x, gamma), which returns T_γ(x)")
         for law in laws.values():
             self._check_fit(law)
         self._priors_of_gamma(laws)
@@ -333,10 +192,10 @@ class Augmentation(Augmenter):
             for name, phi in self.named_phi()
         }
         laws = self.p_gamma(phi)
-        terms = [
-            _per_row(_kl(laws[name], map_tensors(prior, lambda tensor: tensor.to(device)), noise.named(name))).mean()
-            for name, prior in self._priors_of_gamma(laws).items()
-        ]
+        terms = []
+        for name, prior in self._priors_of_gamma(laws).items():
+            moved = map_tensors(prior, lambda tensor: tensor.to(device))
+            terms.append(_per_row(kl_to_prior(laws[name], moved, noise.named(name))).mean())
         return torch.stack(terms).sum()
 
     def named_phi(self, prefix: str = "") -> Iterator[tuple[str, Phi]]:
@@ -347,13 +206,22 @@ class Augmentation(Augmenter):
         yield prefix.removesuffix("."), self
 
     def _applied(self, view: View, gamma: dict[str, Tensor], prefix: str) -> View:
-        x = self.transform(view.x, gamma).to(view.x.dtype)
-        if view.x.ndim == 4 and view.x.is_contiguous(memory_format=torch.channels_last):
-            x = x.contiguous(memory_format=torch.channels_last)
+        operator = self.operator(view.x, gamma) or Plain(self.transform, gamma, together=self.mixes)
         if "partner" in gamma:
             view = credit_partners(view, gamma["partner"])
         named = {f"{prefix}{name}": value for name, value in gamma.items()}
-        return replace(view, x=x, target=self.retarget(view.target, gamma), gamma={**view.gamma, **named})
+        view = replace(view, target=self.retarget(view.target, gamma), gamma={**view.gamma, **named})
+        return view.followed_by(operator)
+
+    def _joins(self) -> bool:
+        return type(self).operator is not Augmentation.operator
+
+    def _check_mask(self, view: View) -> None:
+        if view.mask is not None and not self.keeps_masks:
+            raise ValueError(
+                f"{type(self).__name__} cannot keep a mask true to its image; leave it out, or call augment without"
+                " mask= (an augmentation of your own says keeps_masks = True when no pixel moves)"
+            )
 
     def _check_shapes(self, gamma: dict[str, Tensor], x: Tensor) -> None:
         for name, law in self._mean_laws().items():
@@ -424,41 +292,6 @@ class Augmentation(Augmenter):
             raise TypeError(
                 f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}; it takes {', '.join(known)}"
             )
-
-
-def _kl(law: Distribution, prior: Distribution, noise: Noise) -> Tensor:
-    """KL(law ‖ prior) per row: closed form where torch knows one, else one draw per row.
-
-    The draw is unbiased up to rounding: a Beta(α, α) with α below 0.1 has mass closer to 1 than float64 can say.
-    """
-    try:
-        return kl(law, prior)
-    except NotImplementedError:
-        precise = map_tensors(law, _widest)
-        value = rsample(precise, noise=noise)
-        limits = torch.finfo(value.dtype)
-        value = _inwards(value, precise, limits.tiny**0.5, 8 * limits.eps)
-        log_p = prior.log_prob(value)
-        # torch rounds some densities to nothing well before the edge, Kumaraswamy's from 1e-8 on
-        further = prior.log_prob(_inwards(value, precise, limits.eps**0.5, limits.eps**0.5))
-        return precise.log_prob(value) - torch.where(log_p.isfinite(), log_p, further)
-
-
-def _widest(tensor: Tensor) -> Tensor:
-    """float64 where the device has it."""
-    return tensor if tensor.device.type == "mps" or not tensor.is_floating_point() else tensor.double()
-
-
-def _inwards(value: Tensor, law: Distribution, from_low: float, from_high: float) -> Tensor:
-    """A draw that rounded onto an edge of its support, where a density may be infinite, moved off it."""
-    ends = None if law.support is None else bounds(law.support)
-    if ends is None:
-        return value
-    low, high = (torch.as_tensor(end, dtype=value.dtype, device=value.device) for end in ends)
-    step = 8 * torch.finfo(value.dtype).eps
-    above = torch.where(low.isfinite(), low + (step * low.abs()).clamp_min(from_low), low)
-    below = torch.where(high.isfinite(), high - from_high * high.abs().clamp_min(step), high)
-    return value.clamp(above, below)
 
 
 def _per_row(value: Tensor) -> Tensor:

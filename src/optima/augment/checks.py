@@ -39,6 +39,19 @@ def _rows(y: Tensor) -> int:
     return len(y)
 
 
+def check_mask(mask: Tensor | None, x: Tensor) -> None:
+    """Raise unless this is a label for every pixel."""
+    if mask is None:
+        return
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"mask must be a tensor of labels, one per pixel, got {type(mask).__name__}")
+    expected = (len(x), *x.shape[2:])
+    if x.ndim != 4 or tuple(mask.shape) != expected:
+        raise ValueError(
+            f"mask must hold one label per pixel of images (B, C, H, W), shape {expected}, got {tuple(mask.shape)}"
+        )
+
+
 def check_replay(replay: Mapping[str, Tensor], expected: set[str], rows: int) -> None:
     """Raise unless `replay` holds every component of γ, one row each."""
     if not isinstance(replay, Mapping):

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
-from optima.augment.base import Augmentation, Augmenter
+from optima.augment.augmenter import Augmenter
+from optima.augment.base import Augmentation
 from optima.augment.view import View
 from optima.posterior import Phi
 from optima.streams import Noise

@@ -20,7 +20,8 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch.distributions import Distribution
 
-from optima.augment.base import Augmentation, Augmenter
+from optima.augment.augmenter import Augmenter
+from optima.augment.base import Augmentation
 from optima.augment.compose import Sequential
 from optima.augment.geometric import Rotate, Translate
 from optima.augment.mixing import Mixup

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from optima.augment.base import Augmentation, Augmenter
+from optima.augment.augmenter import Augmenter
+from optima.augment.base import Augmentation
 from optima.distributions import readable
 from optima.gradient_record import FIRST_BLOCK
 from optima.intervals import Summary, summarise

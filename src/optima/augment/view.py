@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from optima.transforms.operators import Operator
+
 
 @dataclass(frozen=True)
 class MixedTarget:
@@ -39,6 +41,10 @@ class View:
             (K·B,); None when every draw is pathwise.
         sources: (B, B), whether row i depends on such draws of row j; None when each row depends on its own alone.
             Kept for K = 1.
+        mask: labels of the pixels, (K·B, H, W), moved as the image is.
+        single: rows are unrelated inputs to be predicted, so nothing is mixed.
+        pending: transforms that have not been applied yet, because the next one may join them; none in a view that an
+            augmentation returns.
     """
 
     x: Tensor
@@ -48,11 +54,36 @@ class View:
     phi: Mapping[str, Tensor] = field(default_factory=dict)
     log_prob: Tensor | None = None
     sources: Tensor | None = None
+    mask: Tensor | None = None
+    single: bool = False
+    pending: tuple[Operator, ...] = field(default=(), repr=False)
 
     @property
     def examples(self) -> int:
         """B, the number of examples before augmentation."""
         return len(self.x) // self.samples
+
+    def followed_by(self, operator: Operator) -> View:
+        """The view with one more transform, joined to the one before it where that is possible."""
+        if self.pending and (joined := self.pending[-1].then(operator)) is not None:
+            return replace(self, pending=(*self.pending[:-1], joined))
+        return replace(self, pending=(*self.pending, operator))
+
+    def settled(self) -> View:
+        """The view with every transform applied; x keeps its type and memory format."""
+        x, mask = self.x, self.mask
+        for operator in self.pending:
+            x = like(operator(x), self.x)
+            mask = mask if mask is None else operator.on_mask(mask)
+        return replace(self, x=x, mask=mask, pending=())
+
+
+def like(x: Tensor, original: Tensor) -> Tensor:
+    """x in the type and the memory format of the original."""
+    x = x.to(original.dtype)
+    if original.ndim == 4 and original.is_contiguous(memory_format=torch.channels_last):
+        return x.contiguous(memory_format=torch.channels_last)
+    return x
 
 
 def mix_targets(target: Target, partner: Tensor, weight: Tensor) -> Target:
@@ -82,14 +113,17 @@ def credit_partners(view: View, partner: Tensor) -> View:
     return replace(view, log_prob=log_prob, sources=own | own[partner])
 
 
-def repeated(x: Tensor, y: Target | None, samples: int) -> View:
+def repeated(x: Tensor, y: Target | None, samples: int, mask: Tensor | None = None) -> View:
     """The batch `samples` times over, before anything is done to it."""
     if samples == 1:
-        return View(x, y)
-    rows = x.repeat(samples, *[1] * (x.ndim - 1))
-    if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last):
-        rows = rows.contiguous(memory_format=torch.channels_last)
+        return View(x, y, mask=mask)
+    rows = like(_again(x, samples), x)
+    mask = mask if mask is None else _again(mask, samples)
     if isinstance(y, MixedTarget):
-        labels = tuple(label.repeat(samples, *[1] * (label.ndim - 1)) for label in y.labels)
-        return View(rows, MixedTarget(labels, y.weights.repeat(samples, 1)), samples)
-    return View(rows, y if y is None else y.repeat(samples, *[1] * (y.ndim - 1)), samples)
+        labels = tuple(_again(label, samples) for label in y.labels)
+        return View(rows, MixedTarget(labels, _again(y.weights, samples)), samples, mask=mask)
+    return View(rows, y if y is None else _again(y, samples), samples, mask=mask)
+
+
+def _again(rows: Tensor, times: int) -> Tensor:
+    return rows.repeat(times, *[1] * (rows.ndim - 1))

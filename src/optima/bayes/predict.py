@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from optima.augment.base import Augmenter
+from optima.augment.augmenter import Augmenter
 from optima.bayes.layers import BayesianLinear
 from optima.likelihoods import Likelihood, as_likelihood
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.distributions import LogNormal
 
 import optima
-from optima.augment.base import Augmenter
+from optima.augment.augmenter import Augmenter
 from optima.augment.summary import Row
 from optima.data import LabelledImages, digits
 from optima.posterior import Learn, LearnedPhi

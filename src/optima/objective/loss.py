@@ -9,7 +9,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
-from optima.augment.base import Augmenter
+from optima.augment.augmenter import Augmenter
 from optima.augment.view import Target, View
 from optima.bayes.layers import kl_theta
 from optima.likelihoods import Likelihood, as_likelihood

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from optima.augment.base import Augmenter
+from optima.augment.augmenter import Augmenter
 from optima.posterior import LearnedPhi
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from optima.augment.base import Augmenter
+from optima.augment.augmenter import Augmenter
 from optima.experiments.three_ways import DRAWS, GUESS, Comparison, Epoch
 from optima.metrics import reliability
 from optima.posterior import Summary

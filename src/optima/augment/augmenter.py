@@ -1,0 +1,171 @@
+r"""What every augmentation and every composition of them can do: make a view, and say what q(φ) is and costs."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from optima.augment.checks import check_batch, check_mask, check_replay
+from optima.augment.view import Target, View, repeated
+from optima.posterior import FixedPhi, LearnedPhi, Phi, PriorPhi
+from optima.sampling import as_noise
+from optima.streams import Noise, Stream
+from optima.supports import Domain
+
+if TYPE_CHECKING:
+    from optima.augment.base import Augmentation
+    from optima.augment.summary import PolicySummary
+
+_Augmenter = TypeVar("_Augmenter", bound="Augmenter")
+
+
+class _Checked(ABCMeta):
+    """Runs `check_construction` after the most derived `__init__`, and keeps the arguments for `optima.save`."""
+
+    def __call__(cls: type[_Augmenter], *args: Any, **kwargs: Any) -> _Augmenter:  # pyright: ignore
+        module = type.__call__(cls, *args, **kwargs)
+        module.arguments = _arguments(cls.__init__, args, kwargs)
+        module.check_construction()
+        return module
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """That of `__init__`, for `help` and for editors, which would otherwise show the one above."""
+        signature = inspect.signature(cls.__init__)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What a constructor was given, by name."""
+    signature = inspect.signature(function)
+    given = dict(signature.bind(None, *args, **kwargs).arguments)
+    given.pop("self")
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            given.update(given.pop(name, {}))
+    return given
+
+
+class Augmenter(nn.Module, metaclass=_Checked):
+    """Anything that maps a batch to a `View`: an `Augmentation`, or a `Sequential` of them."""
+
+    arguments: dict[str, Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream = Stream()
+
+    @abstractmethod
+    def extend(self, view: View, noise: Noise, replay: Mapping[str, Tensor] | None, prefix: str) -> View:
+        """The view after this augmentation; its draws are named `prefix` + component, and transforms may be pending."""
+
+    @abstractmethod
+    def named_phi(self, prefix: str = "") -> Iterator[tuple[str, Phi]]:
+        """Every hyperparameter, named."""
+
+    @abstractmethod
+    def leaves(self, prefix: str = "") -> Iterator[tuple[str, Augmentation]]:
+        """Every single augmentation, named."""
+
+    def forward(
+        self,
+        x: Tensor,
+        y: Target | None = None,
+        *,
+        samples: int = 1,
+        generator: torch.Generator | None = None,
+        replay: Mapping[str, Tensor] | None = None,
+        mask: Tensor | None = None,
+    ) -> View:
+        """Draw φ and γ and apply T_γ; in `eval()` mode, change nothing unless γ is given as `replay`.
+
+        Args:
+            x: (B, …) inputs.
+            y: the targets, needed by augmentations that mix examples.
+            samples: K, the draws of γ per example; the view has K·B rows.
+            generator: draw from this instead of the augmentation's own stream.
+            replay: the `gamma` of an earlier view, to be applied again.
+            mask: labels of the pixels, (B, H, W), to be moved as the images are, by the nearest pixel.
+        """
+        check_batch(x, y, samples, generator)
+        check_mask(mask, x)
+        view = repeated(x, y, samples, mask)
+        if replay is not None:
+            check_replay(replay, set(self._components()), len(view.x))
+        elif not self.training:
+            return view
+        noise = self.stream.noise() if generator is None else as_noise(generator)
+        return self.extend(view, noise, replay, "").settled()
+
+    if TYPE_CHECKING:
+        # torch declares that the call of a module returns anything
+        def __call__(
+            self,
+            x: Tensor,
+            y: Target | None = None,
+            *,
+            samples: int = 1,
+            generator: torch.Generator | None = None,
+            replay: Mapping[str, Tensor] | None = None,
+            mask: Tensor | None = None,
+        ) -> View: ...
+
+    def kl(self) -> Tensor:
+        """KL(q(φ) ‖ p(φ)), plus KL(p(γ | φ) ‖ p₀(γ)) where there is a `prior_gamma`; nats, for the whole data set."""
+        noise = self.stream.noise("kl")
+        terms = [phi.kl(noise.named(name)) for name, phi in self.named_phi()]
+        terms += [leaf.kl_gamma(noise.named(name)) for name, leaf in self.leaves() if leaf.prior_gamma is not None]
+        return torch.stack([term.reshape(()) for term in terms]).sum() if terms else torch.zeros(())
+
+    def check_construction(self) -> None:
+        """Raise what can only be known once every hyperparameter is declared."""
+
+    def draw_inputs(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """T_γ(x) for one draw of φ and γ, in either mode; augmentations that mix examples are left out."""
+        noise = self.stream.noise("inputs") if generator is None else as_noise(generator)
+        return self.extend(View(x, single=True), noise, None, "").settled().x
+
+    def learns(self) -> bool:
+        """Whether any φ is to be learned."""
+        return any(isinstance(phi, LearnedPhi) and phi.loc.requires_grad for _, phi in self.named_phi())
+
+    def frozen(self) -> Self:
+        """A copy with every φ fixed at its posterior mean."""
+        return self._with_phi(lambda name, phi, domain: FixedPhi(name, phi.summary().mean, domain))
+
+    def prior(self) -> Self:
+        """A copy whose learned φ are drawn from their priors."""
+
+        def at_prior(name: str, phi: Phi, domain: Domain) -> Phi:
+            return PriorPhi(phi.p_phi(), phi.shape, phi.support) if isinstance(phi, LearnedPhi) else phi
+
+        return self._with_phi(at_prior)
+
+    def summary(self) -> PolicySummary:
+        """A table of every φ: unit, prior, posterior, and whether the data moved it."""
+        from optima.augment.summary import summarise_policy
+
+        return summarise_policy(self)
+
+    def get_extra_state(self) -> Tensor:
+        return self.stream.state()
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.stream = Stream.from_state(state)
+
+    def _with_phi(self, change) -> Self:
+        twin = copy.deepcopy(self)
+        for _, leaf in twin.leaves():
+            for name, domain in leaf.domains.items():
+                setattr(leaf, name, change(name, getattr(leaf, name), domain))
+        return twin
+
+    def _components(self) -> Iterator[str]:
+        for prefix, leaf in self.leaves():
+            yield from (f"{prefix}.{component}" if prefix else component for component in leaf.components)
