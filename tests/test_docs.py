@@ -137,12 +137,14 @@ def test_the_page_on_verdicts_gives_the_rules_of_the_code():
         summary.COLLAPSED,
         summary.UNSETTLED,
         summary.UNTRAINED,
+        summary.DIVERGED,
         summary.FIXED,
     ):
         assert f"`{verdict}`" in text
     rules = {
         "Z_HEARD": summary.Z_HEARD,
         "KL_MOVED": summary.KL_MOVED,
+        "LEFT_START": summary.LEFT_START,
         "COLLAPSED_SHARE": summary.COLLAPSED_SHARE,
         "COLLAPSED_MASS": summary.COLLAPSED_MASS,
         "FIRST_BLOCK": gradient_record.FIRST_BLOCK,

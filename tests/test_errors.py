@@ -94,6 +94,76 @@ def same_nested() -> None:
     Sequential(turn, Sequential(turn))
 
 
+class Own(optima.Augmentation):
+    """Right in everything, for the wrong ones to differ from."""
+
+    def __init__(self, std: Any = 1.0):
+        super().__init__()
+        self.add_phi("std", std, support=constraints.positive)
+
+    def p_gamma(self, phi: dict[str, Tensor]) -> dict[str, Any]:
+        return {"a": Normal(0.0, phi["std"])}
+
+    def transform(self, x: Tensor, gamma: dict[str, Tensor]) -> Tensor:
+        return x + gamma["a"].unsqueeze(1)
+
+
+class WithoutBase(Own):
+    def __init__(self) -> None:
+        self.std = 1.0
+
+
+class Reserved(Own):
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_phi("stream", 1.0, support=constraints.positive)
+
+
+class BareLaw(Own):
+    def p_gamma(self, phi: dict[str, Tensor]) -> Any:
+        return Normal(0.0, phi["std"])
+
+
+class OneForAll(Own):
+    def p_gamma(self, phi: dict[str, Tensor]) -> dict[str, Any]:
+        return {"a": Normal(0.0, 1.0)}
+
+
+class Idle(optima.Augmentation):
+    def p_gamma(self, phi: dict[str, Tensor]) -> dict[str, Any]:
+        return {}
+
+
+class Shrinks(Own):
+    def transform(self, x: Tensor, gamma: dict[str, Tensor]) -> Tensor:
+        return x[:-1]
+
+
+class Forgets(Own):
+    def transform(self, x: Tensor, gamma: dict[str, Tensor]) -> Any:
+        x = x + gamma["a"].unsqueeze(1)
+
+
+def with_nan(x: Tensor) -> Tensor:
+    return x.index_fill(0, torch.tensor([2]), float("nan"))
+
+
+def left_in_eval() -> None:
+    augment = Shift(std=learn(1.0))
+    step(augment.eval())
+
+
+def marginal_with_a_theta_per_row() -> None:
+    layer, augment = BayesianLinear(3, 2), Shift(std=learn(1.0))
+    view = augment(SIGNALS, LABELS, samples=2)
+    ELBO(num_data=4, bound="marginal")(layer(view.x), view, model=layer, augment=augment)
+
+
+def without_its_model() -> None:
+    layer = BayesianLinear(3, 2)
+    step(Shift(std=learn(1.0)), layer)
+
+
 BUILD = {
     # ---- learn -------------------------------------------------------------------------------------------------
     "learn: text": (lambda: learn(wrong("a")), TypeError, "init must be a number.* got str"),
@@ -155,6 +225,11 @@ BUILD = {
         lambda: Mixup(alpha=learn(2.0, prior=Beta(2.0, 2.0))),
         ValueError,
         r"learn\(2.0\) must start inside \(0, 1\)",
+    ),
+    "prior: narrower than the support": (
+        lambda: Shift(std=1.0, mean=learn(0.5, prior=Beta(2.0, 2.0), support=constraints.real)),
+        ValueError,
+        r"support the real line must lie within the prior's, \(0, 1\): beyond it the KL would be infinite",
     ),
     "prior: shape": (
         lambda: Translate(std=learn([0.1, 0.2], prior=Normal(torch.ones(3), 1.0))),
@@ -237,6 +312,21 @@ BUILD = {
         TypeError,
         "prior_gamma.* float",
     ),
+    "family: prior_gamma on another set": (
+        lambda: Shift(std=1.0, prior_gamma=Beta(1.0, 1.0)),
+        ValueError,
+        r"prior_gamma of shift is a Beta over \(0, 1\), and shift leaves that set",
+    ),
+    "family: prior_gamma of another shape": (
+        lambda: Translate(std=0.1, prior_gamma=Normal(torch.zeros(3), 1.0)),
+        ValueError,
+        r"prior_gamma of shift has shape \(3,\), which does not fit γ's, \(2,\)",
+    ),
+    "own: no call of the base": (lambda: WithoutBase(), TypeError, r"WithoutBase.__init__ must begin with super"),
+    "own: a reserved name": (lambda: Reserved(), ValueError, "cannot be called 'stream'"),
+    "own: p_gamma is a distribution": (lambda: BareLaw(), TypeError, "p_gamma must return a dictionary .* got Normal"),
+    "own: one γ for all": (lambda: OneForAll(), ValueError, r"must give a one row per row of φ.* batch_shape is \(\)"),
+    "own: no transform": (lambda: Idle(), TypeError, r"Idle must define transform\(x, gamma\)"),
     "family: mask_id": (lambda: TokenDropout(0.1, mask_id=-1), ValueError, "mask_id .* not negative, got -1"),
     "family: special_ids": (
         lambda: TokenDropout(0.1, mask_id=1, special_ids=[0, wrong(2.0)]),
@@ -256,6 +346,61 @@ BUILD = {
 }
 
 CALL = {
+    # ---- NaN, and slips that would train in silence ---------------------------------------------------------------
+    "step: NaN in x": (
+        lambda: step(Shift(std=learn(1.0)), x=with_nan(SIGNALS)),
+        ValueError,
+        r"1 of 4 examples is not a number \(the first is example 2\), because view.x has NaN",
+    ),
+    "step: NaN in the output": (
+        lambda: step(Shift(std=learn(1.0)), lambda x: with_nan(x[:, :2])),
+        ValueError,
+        "because the model's output has NaN",
+    ),
+    "step: NaN in the targets": (
+        lambda: loss(torch.zeros(4, 1), torch.tensor([[0.0], [float("nan")], [0.0], [0.0]]), "gaussian"),
+        ValueError,
+        "the first is example 1.* because the targets has NaN",
+    ),
+    "step: eval mode": (left_in_eval, ValueError, r"augment is in eval mode.* call augment.train\(\)"),
+    "step: Bayesian, without its model": (without_its_model, ValueError, "Bayesian layer: pass model="),
+    "step: a θ per row under the marginal bound": (
+        marginal_with_a_theta_per_row,
+        ValueError,
+        'build its Bayesian layers with draws="step"',
+    ),
+    "step: num_data is the number of batches": (
+        lambda: step(Shift(std=learn(1.0)), objective=ELBO(num_data=3)),
+        ValueError,
+        "num_data is the number of training examples, 3, but this batch alone has 4",
+    ),
+    "step: one class": (
+        lambda: loss(torch.zeros(4, 1), torch.zeros(4, dtype=torch.long)),
+        ValueError,
+        r"two classes or more, got \(4, 1\)",
+    ),
+    "own: rows lost": (lambda: Shrinks()(SIGNALS), ValueError, r"one row for each of 4, got shape \(3, 3\)"),
+    "own: no return": (lambda: Forgets()(SIGNALS), ValueError, "one row for each of 4, got NoneType"),
+    "mask: shape": (
+        lambda: Rotate(std=1.0)(IMAGES, mask=torch.zeros(4, 5)),
+        ValueError,
+        r"shape \(4, 5, 5\), got \(4, 5\)",
+    ),
+    "mask: mixed": (
+        lambda: Mixup(alpha=1.0)(IMAGES, LABELS, mask=torch.zeros(4, 5, 5)),
+        ValueError,
+        "Mixup cannot keep a mask true to its image",
+    ),
+    "predict: an array": (
+        lambda: predict(nn.Linear(3, 2), wrong(SIGNALS.numpy())),
+        TypeError,
+        "x must be a tensor .* got ndarray",
+    ),
+    "last layer: a function": (
+        lambda: bayesian_last_layer(wrong(len)),
+        TypeError,
+        "must be a torch module, got builtin",
+    ),
     "x: list": (lambda: Shift(std=1.0)(wrong([1.0, 2.0])), TypeError, "x must be a tensor .* got list"),
     "x: number": (lambda: Shift(std=1.0)(torch.tensor(1.0)), ValueError, r"at least one example .* got shape \(\)"),
     "x: empty batch": (lambda: Shift(std=1.0)(torch.ones(0, 3)), ValueError, r"at least one example .* \(0, 3\)"),
@@ -454,8 +599,8 @@ CALL = {
         ValueError,
         "sum to 1",
     ),
-    "target: image logits": (lambda: loss(IMAGES, LABELS), ValueError, r"\(rows, classes\), got \(4, 3, 5, 5\)"),
-    "target: one logit": (lambda: loss(SIGNALS[:, 0], LABELS), ValueError, r"\(rows, classes\), got \(4,\)"),
+    "target: image logits": (lambda: loss(IMAGES, LABELS), ValueError, r"\(rows, classes\) .* got \(4, 3, 5, 5\)"),
+    "target: one logit": (lambda: loss(SIGNALS[:, 0], LABELS), ValueError, r"\(rows, classes\) .* got \(4,\)"),
     "target: yes/no shape": (
         lambda: loss(SIGNALS, LABELS, "bernoulli"),
         ValueError,
@@ -632,8 +777,9 @@ FILES = {
     "unknown argument": (
         edited(lambda d: d["augment"]["arguments"].update(degrees=3)),
         (TypeError, ValueError),
-        "Rotate has no argument degrees",
+        r"policy.json: Rotate has no argument degrees",
     ),
+    "no schema": (edited(lambda d: d.pop("schema")), ValueError, "policy.json is damaged: it lacks 'schema'"),
     "unknown estimator": (
         edited(lambda d: d["augment"]["arguments"].update(estimator={"estimator": "os.system"})),
         ValueError,

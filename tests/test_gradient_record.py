@@ -48,10 +48,12 @@ def blocks(values: np.ndarray) -> list[np.ndarray]:
 
 
 def t_statistic(values: np.ndarray) -> float:
-    """Student's t after Hall's correction for skewness."""
+    """Student's t, plain or after Hall's correction for skewness, whichever says less."""
     n, skew = len(values), float(stats.skew(values))
     ratio = float(values.mean() / values.std(ddof=1))
-    return math.sqrt(n) * (ratio + skew * ratio**2 / 3 + skew**2 * ratio**3 / 27 + skew / (6 * n))
+    t = math.sqrt(n) * ratio
+    hall = math.sqrt(n) * (ratio + skew * ratio**2 / 3 + skew**2 * ratio**3 / 27 + skew / (6 * n))
+    return 0.0 if t * hall <= 0 else min(t, hall, key=abs)
 
 
 def most_extreme(values: np.ndarray) -> float:

@@ -21,7 +21,9 @@ from torch.distributions import (
     Exponential,
     Gamma,
     HalfNormal,
+    Independent,
     LogNormal,
+    MultivariateNormal,
     Normal,
     StudentT,
     TransformedDistribution,
@@ -32,7 +34,7 @@ from torch.distributions import (
 )
 from torch.distributions.constraints import Constraint
 
-from optima import Rotate, Shift, TokenDropout, learn
+from optima import Rotate, Shift, TokenDropout, Translate, learn
 from optima.intervals import summarise
 from optima.posterior import FixedPhi, LearnedPhi, PriorPhi
 from optima.sampling import as_noise
@@ -629,3 +631,43 @@ def test_a_learned_phi_on_the_real_line_builds_again_and_again():
     # torch keeps one identity transform for all: a first φ must not spoil it for the second
     kls = [float(Shift(std=1.0, mean=learn(0.5)).kl().detach()) for _ in range(3)]
     assert kls == pytest.approx([0.5 * (0.01 - 1) - math.log(0.1)] * 3, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_phi_does_not_follow_its_module_into_half_precision(dtype: torch.dtype):
+    learner = torch.nn.ModuleList([torch.nn.Linear(2, 2), Shift(std=learn(0.3))]).to(dtype)
+    assert learner[0].weight.dtype == dtype  # pyright: ignore
+    assert {parameter.dtype for parameter in learner[1].parameters()} == {torch.float32}
+    assert learner.double()[1].std.loc.dtype == torch.float64  # pyright: ignore
+
+
+def test_phi_prints_what_it_is():
+    text = repr(Shift(std=learn(0.3), mean=2.0))
+    assert "mean=0.30" in text
+    assert "prior=" in text
+    assert "2.0" in text
+
+
+def standard_deviation(policy: Translate) -> Any:
+    return dict(policy.named_phi())["std"]
+
+
+def draws_of(policy: Translate) -> Tensor:
+    return standard_deviation(policy).draw(4000, dtype=torch.float32, device=torch.device("cpu"), noise=as_noise(None))
+
+
+def test_a_prior_over_a_vector_is_cut_to_the_support_like_one_per_element():
+    joint = Independent(Normal(torch.tensor([0.1, 0.1]), torch.tensor([0.2, 0.2])), 1)
+    policies = [Translate(std=learn([0.1, 0.2], prior=prior)) for prior in (joint, Normal(0.1, 0.2))]
+    noise = (as_noise(torch.Generator().manual_seed(0)) for _ in policies)
+    one, two = (float(standard_deviation(p).kl(n).detach()) for p, n in zip(policies, noise, strict=True))
+    assert one == pytest.approx(two, abs=1e-4)
+    assert all(float(draws_of(policy.prior()).min()) > 0 for policy in policies)
+
+
+def test_elements_that_belong_together_are_drawn_again_together():
+    # whoever replaced one element alone would break what ties the two
+    prior = MultivariateNormal(torch.zeros(2), torch.tensor([[1.0, 0.999], [0.999, 1.0]]))
+    phi = draws_of(Translate(std=learn([0.5, 0.5], prior=prior)).prior())
+    assert float(phi.min()) > 0
+    assert float(torch.corrcoef(phi.T)[0, 1]) > 0.98

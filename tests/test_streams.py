@@ -147,6 +147,16 @@ class Draws(Dataset):
         return normal(self.stream)
 
 
+def test_every_epoch_of_a_loader_draws_anew():
+    loader = DataLoader(Draws(), batch_size=None, num_workers=1)
+    epochs = [tuple(float(row[0]) for row in loader) for _ in range(3)]
+    assert len(set(epochs)) == 3
+    torch.manual_seed(5)
+    again = [tuple(float(row[0]) for row in loader) for _ in range(2)]
+    torch.manual_seed(5)
+    assert again == [tuple(float(row[0]) for row in loader) for _ in range(2)], "governed by torch.manual_seed"
+
+
 def test_workers_of_a_loader_draw_different_noise():
     rows = list(DataLoader(Draws(), batch_size=None, num_workers=2))
     assert len({tuple(row.tolist()) for row in rows}) == 4

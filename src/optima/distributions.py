@@ -79,6 +79,18 @@ def map_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
     return value
 
 
+def tensors_of(value: Distribution | Transform) -> list[Tensor]:
+    """Every tensor in a distribution or a transform."""
+    found: list[Tensor] = []
+
+    def collect(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_tensors(value, collect)
+    return found
+
+
 def kl(q: Distribution, p: Distribution) -> Tensor:
     """KL(q ‖ p) in closed form; raises NotImplementedError where torch knows none.
 

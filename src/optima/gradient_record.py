@@ -2,13 +2,15 @@ r"""Did the data speak? A running record of the data term's gradient with respec
 
 Every backward pass adds g, the gradient of the *data term alone* along the unconstrained location of q(φ) (the KL
 never passes through the draw that is watched). Steps are grouped in blocks of 32, 64, 128, …; a block's verdict is
-the t-statistic, corrected for skewness (Hall, 1992), because the gradient along a spread is lopsided:
+the t-statistic or the same corrected for skewness (Hall, 1992), whichever is closer to zero: the gradient along a
+spread is lopsided, which the correction knows, and heavy-tailed, where it would see too much.
 
-    t = mean(g) / (std(g) / √n),   r = t / √n,   z = √n (r + a r²/3 + a² r³/27 + a/(6n)),   a the skewness of g
+    t = mean(g) / (std(g) / √n),   r = t / √n,   h = √n (r + a r²/3 + a² r³/27 + a/(6n)),   a the skewness of g
+    z = t or h, the smaller in size; 0 where they differ in sign
 
 and the record keeps the most extreme z of any block. Blocks that grow find both a short early push and a long faint
 one, and bound the number of looks: under 20 in ten million steps. |z| ≥ 4 then has a false alarm rate of about one in a
-thousand. The statistic does not change when the loss is rescaled, so it survives 1/N and mixed precision.
+thousand, and up to one in a hundred where noise is lopsided and heavy-tailed at once (`docs/verdicts.md`). The statistic does not change when the loss is rescaled, so it survives 1/N and mixed precision.
 """
 
 from __future__ import annotations
@@ -72,13 +74,14 @@ class GradientRecord(nn.Module):
 
 
 def _t_statistic(count: Tensor, sums: Tensor) -> Tensor:
-    """Hall's transformation of the t-statistic, from Σ g, Σ g², Σ g³."""
+    """The smaller of the t-statistic and Hall's transformation of it, from Σ g, Σ g², Σ g³."""
     count = count.clamp(min=2)
     mean, second, third = sums / count
     spread = (second - mean.square()).clamp(min=0).sqrt()
     skew = (third - 3 * mean * second + 2 * mean**3) / spread**3
     ratio = mean / spread * ((count - 1) / count).sqrt()
-    z = count.sqrt() * (ratio + skew * ratio**2 / 3 + skew**2 * ratio**3 / 27 + skew / (6 * count))
+    hall = ratio + skew * ratio**2 / 3 + skew**2 * ratio**3 / 27 + skew / (6 * count)
+    z = count.sqrt() * torch.where(ratio * hall > 0, ratio.sign() * torch.minimum(ratio.abs(), hall.abs()), 0.0)
     # a gradient that is the same at every step has no spread: infinitely clear, unless it is zero
     constant = torch.where(mean == 0, 0.0, mean.sign() * torch.inf)
     return torch.where(spread <= 1e-12 * mean.abs(), constant, z)

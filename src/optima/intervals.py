@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Normal, TransformedDistribution
+from torch.distributions import Distribution, Independent, Normal, TransformedDistribution
 from torch.distributions.constraints import Constraint
 
 from optima.sampling import sample
@@ -60,11 +60,14 @@ def mass(distribution: Distribution, support: Constraint) -> Tensor:
     if ends is None or own is None or bounds(own) is None or contains(support, own):
         return torch.ones((), dtype=torch.float64)
     low, high = (torch.as_tensor(end, dtype=torch.float64) for end in ends)
+    if isinstance(distribution, Independent):
+        return mass(distribution.base_dist, support)
     try:
         inside = distribution.cdf(high) - distribution.cdf(low)
     except NotImplementedError:
         draws = sample(distribution, (_DRAWS,), noise=torch.Generator().manual_seed(0)).double()
-        inside = ((draws >= low) & (draws <= high)).double().mean(0)
+        inside = ((draws >= low) & (draws <= high)).flatten(draws.ndim - len(distribution.event_shape)).all(-1)
+        inside = inside.double().mean(0)
     return torch.as_tensor(inside)
 
 

@@ -56,10 +56,7 @@ class Categorical(Likelihood):
         self.subtract_floor = subtract_floor
 
     def log_lik(self, output: Tensor, target: Target) -> Tensor:
-        if output.ndim != 2:
-            raise ValueError(
-                f"a categorical likelihood needs logits of shape (rows, classes), got {tuple(output.shape)}"
-            )
+        _check_logits(output)
         log_p = _at_least_float32(output).log_softmax(-1)
         if isinstance(target, MixedTarget):
             return self._mixed(log_p, target)
@@ -70,6 +67,7 @@ class Categorical(Likelihood):
         return log_p.gather(-1, _checked_labels(target, log_p).unsqueeze(-1)).squeeze(-1)
 
     def mean(self, output: Tensor) -> Tensor:
+        _check_logits(output)
         return _at_least_float32(output).softmax(-1)
 
     def _mixed(self, log_p: Tensor, target: MixedTarget) -> Tensor:
@@ -160,6 +158,14 @@ def as_likelihood(likelihood: str | Likelihood) -> Likelihood:
 
 def _at_least_float32(output: Tensor) -> Tensor:
     return output.to(torch.promote_types(output.dtype, torch.float32))
+
+
+def _check_logits(output: Tensor) -> None:
+    if output.ndim != 2 or output.shape[1] < 2:
+        raise ValueError(
+            "a categorical likelihood needs logits of shape (rows, classes) with two classes or more, got"
+            f' {tuple(output.shape)}; for values use likelihood="gaussian", for one yes or no "bernoulli"'
+        )
 
 
 def _interpolated(target: Target) -> Tensor:

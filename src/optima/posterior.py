@@ -121,6 +121,9 @@ class FixedPhi(Phi):
         self.shape = tensor.shape
         self.register_buffer("value", tensor)
 
+    def extra_repr(self) -> str:
+        return str(self.value.tolist())
+
     def draw(self, count: int, *, dtype: torch.dtype, device: torch.device, noise: Noise, watch: bool = True) -> Tensor:
         return self.value.to(dtype).expand(count, *self.shape)
 
@@ -149,6 +152,8 @@ class PriorPhi(Phi):
         values = sample(self.prior, (count,), noise=noise)
         for attempt in range(self._attempts):
             outside = ~self.support.check(values)
+            for _ in self.prior.event_shape if self.support.event_dim == 0 else ():
+                outside = outside.any(-1, keepdim=True)  # elements that belong together are drawn again together
             if not bool(outside.any()):
                 break
             values = torch.where(outside, sample(self.prior, (count,), noise=noise.named(f"again{attempt}")), values)
@@ -188,6 +193,7 @@ class LearnedPhi(Phi):
         _check_start(name, spec.init, init, self.support)
         loc = self.bijection.inv(init)
         self.start = init
+        self.start_scale = spec.scale
         self.loc = nn.Parameter(loc.clone())
         self.log_scale = nn.Parameter(torch.full_like(loc, math.log(spec.scale))) if self._is_normal else None
         self.prior = self._chosen_prior(name, spec, loc, flat=flat_prior)
@@ -211,6 +217,10 @@ class LearnedPhi(Phi):
     def scale(self) -> Tensor:
         """Standard deviation of u; 0 for a point."""
         return torch.zeros_like(self.loc) if self.log_scale is None else self.log_scale.exp()
+
+    def extra_repr(self) -> str:
+        mean, low, high = (part.tolist() for part in self.summary())
+        return f"mean={mean}, interval=({low}, {high}), posterior={self.posterior!r}, prior={self.prior}"
 
     def q_phi(self) -> Distribution:
         """q(φ) as a distribution over the constrained space (of a normal posterior)."""
@@ -279,6 +289,14 @@ class LearnedPhi(Phi):
         return summarise(self.q_phi())
 
     @torch.no_grad()
+    def distance_from_start(self) -> float:
+        """How far q(φ) has come from where it started: KL(q ‖ q at the start) in nats, a point taken as that wide."""
+        start = self.bijection.inv(self.start.to(self.loc.device))
+        width = torch.full_like(start, self.start_scale)
+        now = Normal(_full(self.loc), width if self.log_scale is None else self.scale(), validate_args=False)
+        return float(kl(now, Normal(start, width, validate_args=False)).sum())
+
+    @torch.no_grad()
     def excess(self) -> float:
         """How far q(φ) is from its prior, in nats: the KL, or a point's drop of log p(φ) below the mode."""
         if self.prior is None:
@@ -302,7 +320,12 @@ class LearnedPhi(Phi):
         return TransformedDistribution(p_u, [self.bijection], validate_args=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LearnedPhi:
-        super()._apply(fn, recurse)
+        def but_not_to_half(tensor: Tensor) -> Tensor:
+            moved = fn(tensor)
+            return tensor.to(moved.device) if moved.dtype in (torch.float16, torch.bfloat16) else moved
+
+        # a step of an optimiser is smaller than half precision can say
+        super()._apply(but_not_to_half, recurse)
         if self.prior is not None:
             self.prior = _move(self.prior, fn)
         return self

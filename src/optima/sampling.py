@@ -15,8 +15,9 @@ Here they are built from log-gammas:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -33,12 +34,15 @@ from torch.distributions import (
     RelaxedOneHotCategorical,
     TransformedDistribution,
     Uniform,
+    constraints,
 )
 from torch.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
 from torch.distributions.relaxed_categorical import ExpRelaxedCategorical
 from torch.nn import functional
 
+from optima.distributions import tensors_of
 from optima.streams import GeneratorNoise, Noise
+from optima.supports import contains
 
 Sampler = Callable[[Distribution, torch.Size, Noise], Tensor]
 
@@ -101,9 +105,14 @@ def _draw(distribution: Distribution, shape: torch.Size, noise: Noise) -> Tensor
 
 def _forked(distribution: Distribution, shape: torch.Size, noise: Noise) -> Tensor:
     """Any other family: its own sampler under a forked global generator, seeded from `noise`."""
-    seed = noise.uniform((), dtype=torch.float64, device=torch.device("cpu"))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(seed * 2**52))
+    seed = int(noise.uniform((), dtype=torch.float64, device=torch.device("cpu")) * 2**52)
+    devices = {tensor.device for tensor in tensors_of(distribution) if tensor.device.type != "cpu"}
+    with ExitStack() as forks:
+        forks.enter_context(torch.random.fork_rng(devices=[]))
+        for device in devices:
+            forks.enter_context(torch.random.fork_rng(devices=[device], device_type=device.type))
+            torch.get_device_module(device.type).manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the devices that are not forked
         return distribution.rsample(shape) if distribution.has_rsample else distribution.sample(shape)
 
 
@@ -254,7 +263,9 @@ class ScoreFunction:
         part: Any = distribution
         while isinstance(part, Independent | TransformedDistribution):
             part = part.base_dist
-        if isinstance(part, Uniform | Pareto):
+        moved = part is not distribution and any(t.requires_grad for t in _tensors_of_transforms(distribution))
+        everywhere = part.support is not None and contains(part.support, constraints.real)
+        if isinstance(part, Uniform | Pareto) or (moved and not everywhere):
             return f"the support of {type(part).__name__} moves with φ, which its density does not show"
         return None
 
@@ -283,8 +294,28 @@ def _scored(distribution: Distribution, noise: Noise) -> tuple[Tensor, Tensor]:
         a = distribution.concentration
         log_beta = torch.lgamma(a).sum(-1) - torch.lgamma(a.sum(-1))
         return log_value.exp(), (a * log_value).sum(-1) - log_beta
+    if isinstance(distribution, Independent):
+        value, log_prob = _scored(distribution.base_dist, noise)
+        return value, log_prob.flatten(log_prob.ndim - distribution.reinterpreted_batch_ndims).sum(-1)
+    if isinstance(distribution, TransformedDistribution) and not any(
+        tensor.requires_grad for tensor in _tensors_of_transforms(distribution)
+    ):
+        value, log_prob = _scored(distribution.base_dist, noise)
+        for transform in distribution.transforms:
+            value = transform(value)
+        return cast("Tensor", value), log_prob  # the Jacobians do not involve φ either
     value = sample(distribution, noise=noise)
     return value, distribution.log_prob(value)
+
+
+def _tensors_of_transforms(distribution: Distribution) -> list[Tensor]:
+    """The tensors that T has, in a distribution of T(base) at whatever depth."""
+    found: list[Tensor] = []
+    while isinstance(distribution, Independent | TransformedDistribution):
+        if isinstance(distribution, TransformedDistribution):
+            found += [tensor for transform in distribution.transforms for tensor in tensors_of(transform)]
+        distribution = distribution.base_dist
+    return found
 
 
 @dataclass(frozen=True)

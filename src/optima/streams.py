@@ -93,9 +93,11 @@ def _rank() -> int:
     return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
 
 
-def _worker() -> int:
+def _worker() -> str:
+    """Which worker of a data loader this is, and its seed: the loader makes new workers for an epoch, which start from
+    a copy of the parent's counters, so that without the epoch's seed they would repeat the epoch before."""
     info = torch.utils.data.get_worker_info()
-    return 0 if info is None else info.id + 1
+    return "0" if info is None else f"{info.id + 1}:{info.seed}"
 
 
 # Tagged as random so that autograd's partitioner saves the values instead of drawing them again in the backward pass.

@@ -50,6 +50,8 @@ def same_support(one: Constraint, other: Constraint) -> bool:
 
 def bounds(support: Constraint) -> tuple[Any, Any] | None:
     """Lower and upper end of an interval of numbers, open or closed; None for any other set."""
+    if isinstance(support, constraints.independent):
+        return bounds(support.base_constraint)
     if same_support(support, constraints.real):
         return -math.inf, math.inf
     low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
@@ -63,6 +65,11 @@ def choose_support(name: str, support: Constraint | None, prior: Distribution | 
     if support is not None:
         if not contains(domain.support, support):
             raise ValueError(f"{name}: support {words(support)} must lie within {words(domain.support)}")
+        if prior is not None and not contains(_support_of(name, prior), support):
+            raise ValueError(
+                f"{name}: support {words(support)} must lie within the prior's, {words(_support_of(name, prior))}:"
+                " beyond it the KL would be infinite"
+            )
         return support
     if prior is None:
         return domain.support

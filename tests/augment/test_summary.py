@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,13 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
+import optima
 from optima import Mixup, Rotate, Sequential, Shift, TokenDropout, Translate, View, learn
 from optima.augment import Augmenter
 from optima.augment.summary import (
     AT_PRIOR,
     COLLAPSED,
+    DIVERGED,
     FIXED,
     MOVED,
     UNSETTLED,
@@ -64,14 +67,14 @@ def test_silent_data_and_a_posterior_still_far_from_its_prior():
     assert "has not come to its prior" in rows["std"].evidence
 
 
-@pytest.mark.parametrize(("target", "word"), [(4.0, "wider"), (-4.0, "narrower")])
+@pytest.mark.parametrize(("target", "word"), [(4.0, "up"), (-4.0, "down")])
 def test_a_clear_push_moves_phi(target: float, word: str):
     rows = train(Shift(std=0.1, mean=learn(0.01, scale=0.3)), towards(target))
     row = rows["mean"]
     assert row.verdict == MOVED
     assert row.mean == pytest.approx(target, abs=0.5)
     assert math.copysign(1, row.z) == math.copysign(1, target)  # pyright: ignore
-    assert f"the data pushed it {word}" in row.evidence or target < 0
+    assert f"the data pushed it {word}" in row.evidence
     assert row.kl is not None
     assert row.kl > 5
     assert row.steps == 200
@@ -91,6 +94,29 @@ def test_a_spread_that_only_hurts_collapses_and_is_not_called_learned():
     assert rows["std"].verdict == COLLAPSED
     assert "narrower" in rows["std"].evidence
     assert rows["std"].mean < 0.1  # pyright: ignore
+
+
+@pytest.mark.parametrize("posterior", ["normal", "point"])
+def test_a_phi_that_is_not_in_the_optimiser_is_never_called_moved(posterior: Any):
+    # far from its prior from the start, so that the KL alone would not tell
+    prior = Normal(0.0, 0.5)
+    rows = train(Shift(std=0.1, mean=learn(2.0, prior=prior, posterior=posterior)), towards(4.0), lr=0.0)
+    assert rows["mean"].verdict == UNSETTLED
+    assert "is it in the optimizer?" in rows["mean"].evidence
+    assert rows["mean"].kl is not None
+    assert rows["mean"].kl > 0.1
+
+
+def test_a_phi_that_has_become_nan_is_called_diverged(tmp_path: Path):
+    augment = Shift(std=learn(1.0))
+    train(augment, towards(0.0), steps=40)
+    with torch.no_grad():
+        next(augment.parameters()).fill_(math.nan)
+    (row, _) = augment.summary().rows
+    assert row.verdict == DIVERGED
+    with pytest.raises(ValueError, match="cannot save std: not a number"):
+        optima.save(augment, tmp_path / "policy")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_push_that_the_optimiser_ignores_is_not_settled():
@@ -154,7 +180,7 @@ def test_the_table_names_units_priors_and_intervals():
     assert rows[2].kl is None
     assert rows[3].mean == pytest.approx([0.1 * math.exp(0.005), 0.2 * math.exp(0.005)], rel=1e-4)
     text = str(augment.summary())
-    for expected in ("rotate.std", "degrees", "11.3 (4.39 … 22.8)", UNTRAINED, "0.2", "prior (90 %)"):
+    for expected in ("rotate.std", "degrees", "11.3 (4.39 … 22.8)", UNTRAINED, "0.2", "prior mean (90 %)"):
         assert expected in text
     widths = {len(line.rstrip()) > 0 for line in text.splitlines()}
     assert widths == {True}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,14 +13,14 @@ from scipy import integrate, stats
 from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
-from optima import BayesianLinear, bayesian_last_layer, kl_theta
+from optima import ELBO, BayesianLinear, Gaussian, Shift, bayesian_last_layer, kl_theta
 from tests.reference import assert_unbiased
 
 
 def layer(bias: bool = True, **options: float) -> BayesianLinear:
     """A layer with a different scale for every weight."""
     torch.manual_seed(3)
-    built = BayesianLinear(3, 2, bias, **options).double()
+    built = BayesianLinear(3, 2, bias, **cast("Any", options)).double()
     with torch.no_grad():
         built.weight_log_scale.copy_(torch.linspace(-1.5, 0.2, 6).reshape(2, 3))
         if built.bias_log_scale is not None:
@@ -259,3 +260,53 @@ def test_a_checkpoint_of_the_changed_model_loads():
     twin.load_state_dict(model.state_dict())
     assert torch.equal(model.eval()(X.float()), twin.eval()(X.float()))
     assert torch.equal(kl_theta(model), kl_theta(twin))
+
+
+# ---- one θ for a whole step ------------------------------------------------------------------------------------------
+
+
+def test_with_one_draw_per_step_equal_rows_have_equal_outputs():
+    built = BayesianLinear(3, 2, init_std=0.5, draws="step")
+    rows = torch.ones(6, 3)
+    one, two = built(rows), built(rows)
+    assert torch.equal(one, one[:1].expand_as(one))
+    assert not torch.equal(one, two)
+    assert torch.equal(built.eval()(rows), built(rows))
+
+
+def test_with_one_draw_per_step_the_moments_are_the_same():
+    built = layer()
+    built.draws = "step"
+    draws = torch.stack([built(X) for _ in range(20_000)]).detach()
+    mean, variance = (part.detach() for part in built.moments(X))
+    # centred far from zero, so that a relative error means something
+    assert_unbiased(draws - mean + 5 * variance.sqrt(), 5 * variance.sqrt(), detect=0.02)
+    assert_unbiased((draws - mean).square(), variance, detect=0.1)
+
+
+def evidence_and_bound(samples: int, steps: int = 4000) -> tuple[float, float]:
+    """y = w + ε with a transform that does nothing: log p(y), and the mean marginal estimate under q(w) = p(w)."""
+    y = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+    built = BayesianLinear(1, 1, bias=False, init_std=1.0, draws="step")
+    torch.nn.init.zeros_(built.weight_loc)
+    augment = Shift(std=1e-6)
+    objective = ELBO(num_data=6, likelihood=Gaussian(noise=0.5), bound="marginal")
+    total = 0.0
+    with torch.no_grad():
+        for _ in range(steps):
+            view = augment(torch.ones(6, 1), y[:, None], samples=samples)
+            loss = objective(built(view.x), view, model=built, augment=augment)
+            assert loss.advantage is not None
+            assert float(loss.advantage) < 1e-4, "the transform makes no difference, so there is no advantage"
+            total += float(loss.elbo)
+    covariance = torch.ones(6, 6) + 0.25 * torch.eye(6)
+    evidence = torch.distributions.MultivariateNormal(torch.zeros(6), covariance).log_prob(y)
+    return float(evidence), total / steps
+
+
+def test_the_marginal_bound_stays_below_the_evidence():
+    evidence, bound = evidence_and_bound(samples=8)
+    assert bound < evidence
+    # E log p(y | w) under the prior, in closed form: the K draws share their θ and add nothing here
+    exact = 6 * (-0.5 * math.log(2 * math.pi * 0.25)) - 6 * (1 + 1) / (2 * 0.25)
+    assert bound == pytest.approx(exact, abs=2.5)

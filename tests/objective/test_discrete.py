@@ -79,7 +79,7 @@ def check_tokens(bound, samples: int) -> None:
     noise = GivenNoise({"p": to_normal(points[:, :1]), "dropped": uniforms.view(samples * rows, 4)})
     view = View(TOKENS.expand(rows * samples, 4), torch.full((rows * samples,), 0.5), samples)
     view = augment.extend(view, noise, None, "").settled()
-    objective = optima.ELBO(num_data=1, likelihood="gaussian", beta_phi=0.0, bound=bound)
+    objective = optima.ELBO(num_data=rows, likelihood="gaussian", beta_phi=0.0, bound=bound)
     objective(read_tokens(view.x), view, augment=augment).backward()
     exact = expected_gradient(bound, samples)
     for name, parameter in augment.named_parameters():
@@ -186,7 +186,7 @@ def mixup_gradient(floor: bool) -> float:
 
 def check_mixup(estimator: str, *, floor: bool, rows: int = 1_200_000) -> None:
     augment = optima.Mixup(learn(ALPHA, posterior="point"), estimator=estimator)
-    objective = optima.ELBO(1, optima.Categorical(subtract_floor=floor), beta_phi=0.0)
+    objective = optima.ELBO(rows, optima.Categorical(subtract_floor=floor), beta_phi=0.0)
     objective._reached.add(augment)
     y = torch.arange(rows) % 2
     view = augment(y.float().unsqueeze(1), y, generator=torch.Generator().manual_seed(0))

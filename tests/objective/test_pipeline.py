@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from functools import cache
 
@@ -14,6 +15,7 @@ from torch.distributions import Bernoulli, Distribution, constraints
 import optima
 from optima import learn
 from optima.augment import View, base
+from optima.augment.view import Score
 from optima.objective import estimators
 from optima.posterior import LearnedPhi
 from tests.reference import GivenNoise
@@ -35,9 +37,11 @@ class Gate(optima.Augmentation):
         return x * (0.3 + gamma["open"].view(-1, 1))
 
 
-X = torch.tensor([[0.5], [-1.0], [2.0], [0.8]], dtype=torch.float64)
-Y = torch.tensor([[0.1], [0.7], [-0.4], [1.2]], dtype=torch.float64)
-PARTNERS = torch.tensor([2, 3, 1, 0])
+X = torch.tensor([[0.5], [-1.0], [2.0]], dtype=torch.float64)
+Y = torch.tensor([[0.1], [0.7], [-0.4]], dtype=torch.float64)
+# row 2 is its own partner, and 0 and 1 swap twice, so that draws reach a row by several ways
+PARTNERS = {"mixup": torch.tensor([1, 0, 2]), "mixup_2": torch.tensor([1, 2, 0])}
+ROWS = 3
 P, STD, ALPHA = 0.35, 0.4, 0.8
 
 
@@ -47,45 +51,50 @@ def build() -> optima.Sequential:
         optima.Shift(std=learn(STD, posterior="point")),
         optima.Mixup(alpha=ALPHA),
         Gate(learn(P, posterior="point")),
+        optima.Mixup(alpha=ALPHA),
+        Gate(learn(P, posterior="point")),
     ).double()
 
 
 def noise_for(gates: tuple[int, ...]) -> GivenNoise:
-    """Fixed continuous noise, the given partners, and uniforms that open exactly the given gates of both layers."""
+    """Fixed continuous noise, the given partners, and uniforms that open exactly the given gates of every layer."""
     uniforms = torch.tensor([0.0 if gate else 1.0 - 1e-12 for gate in gates], dtype=torch.float64)
-    order = torch.empty(4, dtype=torch.float64)
-    order[PARTNERS] = torch.arange(4, dtype=torch.float64) / 4  # argsort(order) = PARTNERS
-    ones = torch.tensor([0.7, 1.9, 0.4, 1.1], dtype=torch.float64)
-    return GivenNoise(
-        {
-            "gate.open": uniforms[:4],
-            "gate_2.open": uniforms[4:],
-            "shift.shift": torch.tensor([0.2, -1.1, 0.6, 1.4], dtype=torch.float64),
-            "mixup.partner": order,
-            "mixup.lam.one.gamma": ones,
-            "mixup.lam.zero.gamma": ones.flip(0),
-            "mixup.lam.one.uniform": ones / 3,
-            "mixup.lam.zero.uniform": ones.flip(0) / 4,
+    values = {
+        "gate.open": uniforms[:ROWS],
+        "gate_2.open": uniforms[ROWS : 2 * ROWS],
+        "gate_3.open": uniforms[2 * ROWS :],
+        "shift.shift": torch.tensor([0.2, -1.1, 0.6], dtype=torch.float64),
+    }
+    ones = torch.tensor([0.7, 1.9, 0.4], dtype=torch.float64)
+    for name, partners in PARTNERS.items():
+        order = torch.empty(ROWS, dtype=torch.float64)
+        order[partners] = torch.arange(ROWS, dtype=torch.float64) / ROWS  # argsort(order) = partners
+        values |= {
+            f"{name}.partner": order,
+            f"{name}.lam.one.gamma": ones,
+            f"{name}.lam.zero.gamma": ones.flip(0),
+            f"{name}.lam.one.uniform": ones / 3,
+            f"{name}.lam.zero.uniform": ones.flip(0) / 4,
         }
-    )
+    return GivenNoise(values)
 
 
 def step(augment: optima.Sequential, gates: tuple[int, ...]) -> Tensor:
     """−value of the objective per example: Σ ℓ / B with its gradient."""
     view = augment.extend(View(X, Y), noise_for(gates), None, "").settled()
-    objective = optima.ELBO(num_data=4, likelihood="gaussian", beta_phi=0.0)
+    objective = optima.ELBO(num_data=ROWS, likelihood="gaussian", beta_phi=0.0)
     return -objective(torch.tanh(2 * view.x) + view.x**2, view, augment=augment).value
 
 
-def probability(gates: tuple[int, ...], p_first: float, p_second: float) -> float:
-    chances = [p_first if gate else 1 - p_first for gate in gates[:4]]
-    chances += [p_second if gate else 1 - p_second for gate in gates[4:]]
-    return float(torch.tensor(chances, dtype=torch.float64).prod())
+def probability(gates: tuple[int, ...], *p: float) -> float:
+    """Of the gates being as they are, given every layer's p."""
+    chances = [p[i // ROWS] if gate else 1 - p[i // ROWS] for i, gate in enumerate(gates)]
+    return math.prod(chances)
 
 
 @cache  # the planted bugs are in the gradient alone
 def expected(**shifted: float) -> float:
-    """E over all 2⁸ gates, at unconstrained values moved by `shifted`."""
+    """E over all 2⁹ gates, at unconstrained values moved by `shifted`."""
     augment = build()
     with torch.no_grad():
         for name, phi in augment.named_phi():
@@ -93,15 +102,15 @@ def expected(**shifted: float) -> float:
                 phi.loc.add_(shifted.get(name.replace(".", "_"), 0.0))
         values = {name: float(phi.summary().mean) for name, phi in augment.named_phi()}
         return sum(
-            probability(gates, values["gate.p"], values["gate_2.p"]) * float(step(augment, gates))
-            for gates in itertools.product((0, 1), repeat=8)
+            probability(gates, values["gate.p"], values["gate_2.p"], values["gate_3.p"]) * float(step(augment, gates))
+            for gates in itertools.product((0, 1), repeat=3 * ROWS)
         )
 
 
 def check() -> None:
     augment = build()
-    for gates in itertools.product((0, 1), repeat=8):
-        (probability(gates, P, P) * step(augment, gates)).backward()
+    for gates in itertools.product((0, 1), repeat=3 * ROWS):
+        (probability(gates, P, P, P) * step(augment, gates)).backward()
     for name, phi in augment.named_phi():
         if not isinstance(phi, LearnedPhi):
             continue
@@ -120,9 +129,18 @@ def no_credit_for_partners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "credit_partners", lambda view, partner: view)
 
 
+def draws_counted_once_for_every_way_they_reach_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def added(view: View, partner: Tensor) -> View:
+        sums = [score.owed() + score.owed()[partner] for score in view.scores]
+        scores = [Score(value, score.mixed(partner).reach) for value, score in zip(sums, view.scores, strict=True)]
+        return replace(view, scores=tuple(scores))
+
+    monkeypatch.setattr(Score, "owed", lambda self: self.log_prob)
+    monkeypatch.setattr(base, "credit_partners", added)
+
+
 def baseline_forgets_that_partners_share_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    credited = base.credit_partners
-    monkeypatch.setattr(base, "credit_partners", lambda view, partner: replace(credited(view, partner), sources=None))
+    monkeypatch.setattr(View, "sources", None)
 
 
 def baseline_includes_the_row_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +149,12 @@ def baseline_includes_the_row_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "plant",
-    [no_credit_for_partners, baseline_forgets_that_partners_share_draws, baseline_includes_the_row_itself],
+    [
+        no_credit_for_partners,
+        draws_counted_once_for_every_way_they_reach_a_row,
+        baseline_forgets_that_partners_share_draws,
+        baseline_includes_the_row_itself,
+    ],
 )
 def test_a_planted_bug_in_the_credit_is_caught(plant, monkeypatch: pytest.MonkeyPatch):
     plant(monkeypatch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,11 +17,14 @@ from torch.distributions import (
     Categorical,
     Dirichlet,
     Distribution,
+    Gamma,
     Independent,
     LogNormal,
     Normal,
+    TransformedDistribution,
     Uniform,
 )
+from torch.distributions.transforms import AffineTransform
 
 from optima import sampling
 from optima.sampling import Draw, Estimator, Pathwise, Relaxed, ScoreFunction, StraightThrough
@@ -401,3 +405,41 @@ def test_every_estimator_serves_its_laws_and_says_why_not_the_others(estimator: 
     problem = sampling.ESTIMATORS[estimator].misfit(LAWS[law])
     assert (problem is None) == (law in SERVES[estimator])
     assert problem is None or law in problem
+
+
+# ---- wrapped laws ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.2, 1.0])
+def test_the_score_of_a_wrapped_beta_stays_finite(alpha: float):
+    """A draw that rounds to 0 or 1 has an infinite density; the density of its logit does not."""
+    a = torch.full((4000,), alpha, requires_grad=True)
+    scaled = TransformedDistribution(Beta(a, a), [AffineTransform(-1.0, 2.0)], validate_args=False)
+    grouped = Independent(Beta(a.unsqueeze(1), a.unsqueeze(1), validate_args=False), 1)
+    for law in (scaled, grouped):
+        draw = ScoreFunction().draw(law, sampling.as_noise(seeded()))
+        assert draw.log_prob is not None
+        assert draw.log_prob.shape == (4000,)
+        (gradient,) = torch.autograd.grad(draw.log_prob.sum(), a)
+        assert gradient.isfinite().all()
+        # E ∇ log p = 0, in units of its own spread
+        assert abs(float(gradient.mean() / gradient.std())) < 5 / math.sqrt(4000)
+
+
+def test_a_support_that_a_transform_moves_is_refused():
+    r = torch.tensor(2.0, requires_grad=True)
+    law = TransformedDistribution(Beta(torch.ones(8), torch.ones(8)), [AffineTransform(0.0, r)])
+    assert "moves with φ" in str(ScoreFunction().misfit(law))
+    full = TransformedDistribution(Normal(torch.zeros(8), torch.ones(8)), [AffineTransform(0.0, r)])
+    assert ScoreFunction().misfit(full) is None
+    still = TransformedDistribution(Beta(torch.ones(8), torch.ones(8)), [AffineTransform(0.0, r.detach())])
+    assert ScoreFunction().misfit(still) is None
+
+
+def test_no_draw_seeds_an_accelerator(monkeypatch: pytest.MonkeyPatch):
+    """torch.manual_seed would: then a summary would reset the dropout of a model on a GPU."""
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail("the accelerator was seeded"))
+    before = torch.get_rng_state()
+    one, two = (sampling.sample(Gamma(2.0, 1.0), (4,), noise=seeded()) for _ in range(2))
+    assert torch.equal(one, two)
+    assert torch.equal(before, torch.get_rng_state())

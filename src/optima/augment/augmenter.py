@@ -30,6 +30,8 @@ class _Checked(ABCMeta):
 
     def __call__(cls: type[_Augmenter], *args: Any, **kwargs: Any) -> _Augmenter:  # pyright: ignore
         module = type.__call__(cls, *args, **kwargs)
+        if "stream" not in vars(module):
+            raise TypeError(f"{cls.__name__}.__init__ must begin with super().__init__(**options)")
         module.arguments = _arguments(cls.__init__, args, kwargs)
         module.check_construction()
         return module
@@ -45,7 +47,7 @@ def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """What a constructor was given, by name."""
     signature = inspect.signature(function)
     given = dict(signature.bind(None, *args, **kwargs).arguments)
-    given.pop("self")
+    given.pop(next(iter(signature.parameters)))
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             given.update(given.pop(name, {}))

@@ -35,9 +35,9 @@ from optima.augment.prior_gamma import kl_to_prior
 from optima.augment.view import Target, View, credit_partners
 from optima.distributions import map_tensors
 from optima.posterior import FixedPhi, Learn, LearnedPhi, Number, Phi
-from optima.sampling import ESTIMATORS, Estimator, Pathwise, Relaxed, ScoreFunction, StraightThrough, as_noise
+from optima.sampling import ESTIMATORS, Estimator, Pathwise, Relaxed, ScoreFunction, StraightThrough, as_noise, sample
 from optima.streams import Noise
-from optima.supports import Domain
+from optima.supports import Domain, words
 from optima.transforms.operators import Operator, Plain
 
 _KL_GAMMA_DRAWS = 32
@@ -130,6 +130,8 @@ class Augmentation(Augmenter):
         shapes: tuple[tuple[int, ...], ...] = ((),),
     ) -> None:
         """Declare a hyperparameter; it becomes the submodule `name`. The arguments are those of `Domain`."""
+        if hasattr(self, name):
+            raise ValueError(f"{type(self).__name__}: a hyperparameter cannot be called {name!r}, which has a meaning")
         domain = Domain(support, unit, off, prior_scale, allows_off, shapes)
         label = f"{type(self).__name__}({name}=…)"
         phi = (
@@ -156,10 +158,8 @@ class Augmentation(Augmenter):
         phi = self._draw_phi(view, noise)
         gamma, log_prob = self._draw_gamma(view, phi, noise)
         view = self._applied(view, gamma, prefix)
-        credits = [credit for credit in (view.log_prob, log_prob) if credit is not None]
-        log_prob = sum(credits[1:], start=credits[0]) if credits else None
         named = {f"{prefix}{name}": value for name, value in phi.items()}
-        return replace(view, log_prob=log_prob, phi={**view.phi, **named})
+        return replace(view.scored(log_prob), phi={**view.phi, **named})
 
     @property
     def mixes(self) -> bool:
@@ -168,17 +168,49 @@ class Augmentation(Augmenter):
 
     def check_construction(self) -> None:
         laws = self._mean_laws()
+        for name, law in laws.items():
+            self._check_rows(name, law)
         self.components = [*laws, *self.draw_free(View(torch.empty(0)), as_noise(None))]
         if not self._joins() and type(self).transform is Augmentation.transform:
             raise TypeError(f"{type(self).__name__} must define transform(x, gamma), which returns T_γ(x)")
         for law in laws.values():
             self._check_fit(law)
-        self._priors_of_gamma(laws)
+        for name, prior in self._priors_of_gamma(laws).items():
+            self._check_prior(name, laws[name], prior)
 
     @torch.no_grad()
     def _mean_laws(self) -> dict[str, Distribution]:
-        """p(γ | φ) at the posterior mean of φ, for one example."""
-        return self.p_gamma({name: phi.summary().mean.unsqueeze(0) for name, phi in self.named_phi()})
+        """p(γ | φ) at the posterior mean of φ, for two examples."""
+        laws = self.p_gamma({name: torch.stack([phi.summary().mean] * 2) for name, phi in self.named_phi()})
+        if not isinstance(laws, Mapping) or not all(isinstance(law, Distribution) for law in laws.values()):
+            raise TypeError(
+                f"{type(self).__name__}.p_gamma must return a dictionary of distributions, as in"
+                f' {{"shift": Normal(0.0, phi["std"])}}, got {type(laws).__name__}'
+            )
+        return dict(laws)
+
+    def _check_prior(self, name: str, law: Distribution, prior: Distribution) -> None:
+        draws = sample(law, (256,), noise=torch.Generator().manual_seed(0))
+        if prior.support is not None and not bool(prior.support.check(draws).all()):
+            raise ValueError(
+                f"{type(self).__name__}: prior_gamma of {name} is a {type(prior).__name__} over {words(prior.support)},"
+                f" and {name} leaves that set, so that the KL would be infinite; give a prior that covers it"
+            )
+        try:
+            kl_to_prior(law, prior, as_noise(torch.Generator().manual_seed(0)))
+        except RuntimeError as error:
+            shape = tuple(prior.batch_shape + prior.event_shape)
+            raise ValueError(
+                f"{type(self).__name__}: prior_gamma of {name} has shape {shape}, which does not fit γ's,"
+                f" {tuple(law.batch_shape[1:])} per example"
+            ) from error
+
+    def _check_rows(self, name: str, law: Distribution) -> None:
+        if tuple(law.batch_shape[:1]) != (2,):
+            raise ValueError(
+                f"{type(self).__name__}.p_gamma must give {name} one row per row of φ: for two examples its"
+                f" batch_shape is {tuple(law.batch_shape)}; build it from phi, without reducing or indexing rows"
+            )
 
     def _check_fit(self, law: Distribution) -> None:
         if problem := self.estimator.misfit(law):
@@ -231,11 +263,13 @@ class Augmentation(Augmenter):
 
     def _draw_phi(self, view: View, noise: Noise) -> dict[str, Tensor]:
         """One φ per example, shared by that example's K draws of γ."""
+        # a single row has no baseline: its score gradient says how likely the row was, and nothing about φ
+        watch = len(view.x) > 1 or not isinstance(self.estimator, ScoreFunction)
         count = view.examples if self.phi_draws == "example" else 1
         x = view.x
         dtype = torch.promote_types(x.dtype, torch.float32) if x.is_floating_point() else torch.float32
         phi = {
-            name: phi.draw(count, dtype=dtype, device=x.device, noise=noise.named(name))
+            name: phi.draw(count, dtype=dtype, device=x.device, noise=noise.named(name), watch=watch)
             for name, phi in self.named_phi()
         }
         return {name: value.expand(view.examples, *value.shape[1:]) for name, value in phi.items()}

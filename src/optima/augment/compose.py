@@ -36,6 +36,9 @@ class Sequential(Augmenter):
             self.add_module(name, augmentation)
             self._names.append(name)
 
+    def __len__(self) -> int:
+        return len(self._names)
+
     def steps(self) -> Iterator[tuple[str, Augmenter]]:
         """The augmentations, named, in the order they are applied."""
         for name in self._names:

@@ -26,6 +26,7 @@ from optima.augment.compose import Sequential
 from optima.augment.geometric import Rotate, Translate
 from optima.augment.mixing import Mixup
 from optima.augment.signal import GaussianNoise, Shift
+from optima.augment.summary import DIVERGED
 from optima.augment.text import TokenDropout
 from optima.distributions import (
     constraint_from_json,
@@ -58,13 +59,15 @@ def save(augment: Augmenter, path: str | os.PathLike[str]) -> None:
         path: the files' common name; an ending .json or .safetensors is ignored.
     """
     stem = _stem(path)
-    stem.parent.mkdir(parents=True, exist_ok=True)
     document = {
         "schema": SCHEMA,
         "kind": "optima policy",
         "augment": _describe(augment),
         "summary": [row._asdict() for row in augment.summary().rows],
     }
+    if diverged := [row["name"] for row in document["summary"] if row["verdict"] == DIVERGED]:
+        raise ValueError(f"cannot save {', '.join(diverged)}: not a number any more, so the training has diverged")
+    stem.parent.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in augment.state_dict().items()}
     weights = to_bytes(tensors)
     document["weights_sha256"] = hashlib.sha256(weights).hexdigest()
@@ -81,6 +84,8 @@ def load(path: str | os.PathLike[str], *, families: Sequence[type[Augmentation]]
         families: your own `Augmentation` classes that the policy may name.
     """
     stem = _stem(path)
+    if isinstance(families, type):
+        raise TypeError(f"families must be a list of classes, as in families=[{families.__name__}]")
     document = _read(stem.with_name(stem.name + ".json"))
     known = {**_FAMILIES, **{family.__name__: family for family in families}}
     augment = _built(document, known, stem)
@@ -137,6 +142,7 @@ def _phi(phi: Phi) -> Any:
         return {
             "learn": readable(phi.start),
             "posterior": phi.posterior,
+            "scale": phi.start_scale,
             "support": constraint_to_json(phi.support),
             "prior": prior,
         }
@@ -160,6 +166,8 @@ def _built(document: dict[str, Any], known: dict[str, type[Augmentation]], stem:
         raise ValueError(f"{stem}.json is damaged: it lacks {error}") from error
     except AttributeError as error:
         raise ValueError(f"{stem}.json is damaged: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{stem}.json: {error}") from error
 
 
 def _build(data: Any, known: dict[str, type[Augmentation]]) -> Augmenter:
@@ -180,7 +188,7 @@ def _argument(value: Any) -> Any:
         return value
     if "learn" in value:
         prior = None if value["prior"] is None else distribution_from_json(value["prior"])
-        return Learn(value["learn"], prior, constraint_from_json(value["support"]), value["posterior"])
+        return Learn(value["learn"], prior, constraint_from_json(value["support"]), value["posterior"], value["scale"])
     if "estimator" in value:
         settings = {key: setting for key, setting in value.items() if key != "estimator"}
         if value["estimator"] not in ESTIMATORS:
@@ -210,8 +218,10 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("kind") != "optima policy":
         raise ValueError(f"{path} is not a policy written by optima.save")
-    if document.get("schema") != SCHEMA:
+    if "schema" not in document:
+        raise ValueError(f"{path} is damaged: it lacks 'schema'")
+    if document["schema"] != SCHEMA:
         raise ValueError(
-            f"{path} has schema {document.get('schema')}, this version reads {SCHEMA}; upgrade optima to read it"
+            f"{path} has schema {document['schema']}, this version reads {SCHEMA}; upgrade optima to read it"
         )
     return document

@@ -22,6 +22,7 @@ class Shift(Augmentation):
     """
 
     estimators = (Pathwise, ScoreFunction)
+    keeps_masks = True
 
     def __init__(self, std: Number | Learn, mean: Number | Learn = 0.0, **options: Any):
         super().__init__(**options)
@@ -44,6 +45,7 @@ class GaussianNoise(Augmentation):
 
     estimators = (Pathwise, ScoreFunction)
     gamma_per = "element"
+    keeps_masks = True
 
     def __init__(self, std: Number | Learn, **options: Any):
         super().__init__(**options)

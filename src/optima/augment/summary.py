@@ -23,16 +23,19 @@ from optima.gradient_record import FIRST_BLOCK
 from optima.intervals import Summary, summarise
 from optima.posterior import LearnedPhi, Phi, PriorPhi
 from optima.sampling import as_noise, sample
+from optima.supports import bounds
 
 Z_HEARD = 4.0
 KL_MOVED = 0.1
 COLLAPSED_SHARE = 0.1
 COLLAPSED_MASS = 0.95
+LEFT_START = 0.01
 
 MOVED = "moved by the data"
 AT_PRIOR = "at its prior (the data said nothing)"
 COLLAPSED = "collapsed to no augmentation"
 UNSETTLED = "not settled"
+DIVERGED = "diverged"
 UNTRAINED = "not trained"
 FIXED = "fixed"
 
@@ -60,7 +63,7 @@ class PolicySummary:
         self.rows = rows
 
     def __str__(self) -> str:
-        header = ("φ", "unit", "prior (90 %)", "posterior mean (90 %)", "verdict")
+        header = ("φ", "unit", "prior mean (90 %)", "posterior mean (90 %)", "verdict")
         body = [(r.name, r.unit or "–", r.prior, _interval(r.mean, r.low, r.high), r.verdict) for r in self.rows]
         widths = [max(len(line[column]) for line in (header, *body)) for column in range(len(header))]
         lines = [
@@ -119,14 +122,17 @@ def _distance(phi: LearnedPhi, leaf: Augmentation) -> float:
 
 def _judge(phi: LearnedPhi, off: float | None, kl: float) -> tuple[str, str]:
     steps = int(phi.record.steps)
+    if not all(bool(part.isfinite().all()) for part in phi.parameters()):
+        return DIVERGED, "it is not a number any more: look for NaN in the loss, or lower its learning rate"
     if steps == 0:
         return UNTRAINED, "no gradient of the data has reached it"
     zs = phi.record.z()
     z = float(zs.flatten()[zs.abs().argmax()]) if zs.numel() else 0.0
     heard, moved = abs(z) >= Z_HEARD, not kl < KL_MOVED
-    direction = "wider" if (z > 0) == (off is None or bool((phi.summary().mean >= off).all())) else "narrower"
-    direction = direction if off is not None else ("up" if z > 0 else "down")
+    direction = _direction(phi, off, z)
     facts = f"z = {z:+.1f} over {steps} steps, KL = {'–' if math.isnan(kl) else f'{kl:.2f} nats'}"
+    if heard and moved and phi.distance_from_start() < LEFT_START:
+        return UNSETTLED, f"the data pushes it {direction}, yet it is where it started: is it in the optimizer? {facts}"
     if heard and off is not None and _is_off(phi, off):
         return COLLAPSED, f"the data pushed it {direction}; {facts}"
     if heard and moved:
@@ -139,6 +145,14 @@ def _judge(phi: LearnedPhi, off: float | None, kl: float) -> tuple[str, str]:
     if not moved and steps >= FIRST_BLOCK:
         return AT_PRIOR, f"the data's gradient is no more than noise; {facts}"
     return UNSETTLED, f"the data's gradient is no more than noise, and it has not come to its prior either; {facts}"
+
+
+def _direction(phi: LearnedPhi, off: float | None, z: float) -> str:
+    """Away from no augmentation or towards it, where that is an end of the support; up or down elsewhere."""
+    ends = bounds(phi.support)
+    if off is None or ends is None or not any(bool((torch.as_tensor(end) == off).all()) for end in ends):
+        return "up" if z > 0 else "down"
+    return "wider" if (z > 0) == bool((phi.summary().mean >= off).all()) else "narrower"
 
 
 def _is_off(phi: LearnedPhi, off: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,6 +28,28 @@ class MixedTarget:
 Target = Tensor | MixedTarget
 
 
+class Score(NamedTuple):
+    """Draws that the score function must credit.
+
+    Args:
+        log_prob: log p(γ | φ) of the draws made for each row, (rows,).
+        reach: (rows, rows), whether row i depends on the draws made for row j; None while each depends on its own.
+    """
+
+    log_prob: Tensor
+    reach: Tensor | None = None
+
+    def owed(self) -> Tensor:
+        """Σ log p(γ | φ) over the draws that each row depends on, each counted once, (rows,)."""
+        return self.log_prob if self.reach is None else torch.where(self.reach, self.log_prob, 0.0).sum(1)
+
+    def mixed(self, partner: Tensor) -> Score:
+        """After every row has been combined with another."""
+        rows = len(partner)
+        reach = torch.eye(rows, dtype=torch.bool, device=partner.device) if self.reach is None else self.reach
+        return Score(self.log_prob, reach | reach[partner])
+
+
 @dataclass(frozen=True)
 class View:
     """An augmented batch: K draws of γ for each of B examples, the draws outermost, K·B rows.
@@ -37,10 +60,7 @@ class View:
         samples: K.
         gamma: the named draws of γ; feed them back as `replay`.
         phi: the named draws of φ, (B, …) each.
-        log_prob: Σ log p(γ | φ) over the draws that each row of x depends on and that the score function must credit,
-            (K·B,); None when every draw is pathwise.
-        sources: (B, B), whether row i depends on such draws of row j; None when each row depends on its own alone.
-            Kept for K = 1.
+        scores: the draws that the score function must credit; none when every draw is pathwise.
         mask: labels of the pixels, (K·B, H, W), moved as the image is.
         single: rows are unrelated inputs to be predicted, so nothing is mixed.
         pending: transforms that have not been applied yet, because the next one may join them; none in a view that an
@@ -52,8 +72,7 @@ class View:
     samples: int = 1
     gamma: Mapping[str, Tensor] = field(default_factory=dict)
     phi: Mapping[str, Tensor] = field(default_factory=dict)
-    log_prob: Tensor | None = None
-    sources: Tensor | None = None
+    scores: tuple[Score, ...] = ()
     mask: Tensor | None = None
     single: bool = False
     pending: tuple[Operator, ...] = field(default=(), repr=False)
@@ -62,6 +81,26 @@ class View:
     def examples(self) -> int:
         """B, the number of examples before augmentation."""
         return len(self.x) // self.samples
+
+    @property
+    def log_prob(self) -> Tensor | None:
+        """Σ log p(γ | φ) over the draws that a row of x depends on and that the score function must credit, (K·B,)."""
+        return torch.stack([score.owed() for score in self.scores]).sum(0) if self.scores else None
+
+    @property
+    def sources(self) -> Tensor | None:
+        """(K·B, K·B), whether row i depends on such draws of row j; None when each row depends on its own alone."""
+        reaches = [score.reach for score in self.scores if score.reach is not None]
+        return torch.stack(reaches).any(0) if reaches else None
+
+    def scored(self, log_prob: Tensor | None) -> View:
+        """The view with more draws to be credited, one per row."""
+        if log_prob is None:
+            return self
+        if self.scores and self.scores[-1].reach is None:
+            *before, last = self.scores
+            return replace(self, scores=(*before, Score(last.log_prob + log_prob)))
+        return replace(self, scores=(*self.scores, Score(log_prob)))
 
     def followed_by(self, operator: Operator) -> View:
         """The view with one more transform, joined to the one before it where that is possible."""
@@ -104,13 +143,7 @@ def mix_targets(target: Target, partner: Tensor, weight: Tensor) -> Target:
 
 def credit_partners(view: View, partner: Tensor) -> View:
     """Rows now depend on their partners too: so do the draws that the score function must credit."""
-    if view.log_prob is None:
-        return view
-    log_prob = view.log_prob + view.log_prob[partner]
-    if view.samples > 1:
-        return replace(view, log_prob=log_prob)
-    own = torch.eye(len(partner), dtype=torch.bool, device=partner.device) if view.sources is None else view.sources
-    return replace(view, log_prob=log_prob, sources=own | own[partner])
+    return replace(view, scores=tuple(score.mixed(partner) for score in view.scores))
 
 
 def repeated(x: Tensor, y: Target | None, samples: int, mask: Tensor | None = None) -> View:

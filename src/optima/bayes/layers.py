@@ -3,11 +3,16 @@ r"""Mean-field Gaussian layers: q(θ) = Π N(loc, scale²), p(θ) = Π N(0, prio
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+Draws = Literal["row", "step"]
+
+_live: WeakSet[BayesianLinear] = WeakSet()
 
 
 class BayesianLinear(nn.Module):
@@ -17,7 +22,10 @@ class BayesianLinear(nn.Module):
 
         out ~ N(x·loc_Wᵀ + loc_b,  x²·(scale_W²)ᵀ + scale_b²)
 
-    In `eval()` mode it is the mean. `optima.predict` averages draws.
+    With `draws="step"` one draw of the weights serves all rows: noisier, and needed where the K draws of γ of one
+    example must meet the same θ (the marginal bound, the marginalisation advantage).
+
+    In `eval()` mode the output is the mean. `optima.predict` averages draws.
 
     Args:
         in_features: size of each input row.
@@ -25,17 +33,29 @@ class BayesianLinear(nn.Module):
         bias: whether there is a bias, itself Gaussian.
         prior_std: standard deviation of the prior over every weight and bias.
         init_std: standard deviation of q(θ) at the start.
+        draws: one draw of θ per "row" or per "step", while training.
     """
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, *, prior_std: float = 1.0, init_std: float = 0.01
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        prior_std: float = 1.0,
+        init_std: float = 0.01,
+        draws: Draws = "row",
     ):
         super().__init__()
+        if draws not in ("row", "step"):
+            raise ValueError(f'draws must be "row" or "step", got {draws!r}')
+        self.draws = draws
         for name, value in (("prior_std", prior_std), ("init_std", init_std)):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise TypeError(f"{name} must be a number, got {type(value).__name__}")
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} must be a positive finite number, got {value}")
+        _live.add(self)
         self.in_features, self.out_features, self.prior_std = in_features, out_features, prior_std
         start = nn.Linear(in_features, out_features, bias)
         self.weight_loc = nn.Parameter(start.weight.detach().clone())
@@ -44,10 +64,12 @@ class BayesianLinear(nn.Module):
         self.bias_log_scale = nn.Parameter(torch.full((out_features,), math.log(init_std))) if bias else None
 
     @classmethod
-    def from_linear(cls, linear: nn.Linear, *, prior_std: float = 1.0, init_std: float = 0.01) -> BayesianLinear:
+    def from_linear(
+        cls, linear: nn.Linear, *, prior_std: float = 1.0, init_std: float = 0.01, draws: Draws = "row"
+    ) -> BayesianLinear:
         """A Bayesian layer whose mean is a trained linear layer."""
-        has_bias = linear.bias is not None
-        layer = cls(linear.in_features, linear.out_features, has_bias, prior_std=prior_std, init_std=init_std)
+        sizes = linear.in_features, linear.out_features, linear.bias is not None
+        layer = cls(*sizes, prior_std=prior_std, init_std=init_std, draws=draws)
         layer = layer.to(linear.weight).train(linear.training)
         with torch.no_grad():
             layer.weight_loc.copy_(linear.weight)
@@ -73,7 +95,14 @@ class BayesianLinear(nn.Module):
         return mean + (variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt() * noise).to(mean.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.draw(x, 1).squeeze(0) if self.training else self.moments(x)[0]
+        if not self.training:
+            return self.moments(x)[0]
+        return self.draw(x, 1).squeeze(0) if self.draws == "row" else self._with_one_theta(x)
+
+    def _with_one_theta(self, x: Tensor) -> Tensor:
+        weight = _drawn(self.weight_loc, self.weight_log_scale)
+        bias = None if self.bias_loc is None else _drawn(self.bias_loc, self.bias_log_scale)
+        return functional.linear(x, weight, bias)
 
     def kl(self) -> Tensor:
         """KL(q(θ) ‖ p(θ)) in nats, summed over weights and biases."""
@@ -82,13 +111,31 @@ class BayesianLinear(nn.Module):
             total = total + _kl_to_zero_mean(self.bias_loc, self.bias_log_scale, self.prior_std)
         return total
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        _live.add(self)  # a copy
+
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, bias={self.bias_loc is not None}, prior_std={self.prior_std}"
+
+
+def draws_per_row(model: nn.Module) -> bool:
+    """Whether rows of one batch meet different draws of θ."""
+    return any(isinstance(module, BayesianLinear) and module.draws == "row" for module in model.modules())
+
+
+def live_layers() -> list[BayesianLinear]:
+    """Every Bayesian layer there is."""
+    return list(_live)
 
 
 def _full(tensor: Any) -> Any:
     """At least float32."""
     return None if tensor is None else tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _drawn(loc: Tensor, log_scale: Any) -> Tensor:
+    return loc + (_full(log_scale).exp() * torch.randn_like(_full(loc))).to(loc.dtype)
 
 
 def _kl_to_zero_mean(loc: Tensor, log_scale: Tensor, prior_std: float) -> Tensor:
@@ -103,7 +150,12 @@ def kl_theta(model: nn.Module) -> Tensor:
 
 
 def bayesian_last_layer(
-    model: nn.Module, layer: str | None = None, *, prior_std: float = 1.0, init_std: float = 0.01
+    model: nn.Module,
+    layer: str | None = None,
+    *,
+    prior_std: float = 1.0,
+    init_std: float = 0.01,
+    draws: Draws = "row",
 ) -> nn.Module:
     """Replace the last linear layer of `model` by a `BayesianLinear` with the same mean; the model is changed in
     place and returned.
@@ -113,9 +165,12 @@ def bayesian_last_layer(
         layer: the head's name, as in `model.named_modules()`. The default is the linear layer registered last.
         prior_std: as in `BayesianLinear`.
         init_std: as in `BayesianLinear`.
+        draws: as in `BayesianLinear`.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch module, got {type(model).__name__}")
     if isinstance(model, nn.Linear) and layer in (None, ""):
-        return BayesianLinear.from_linear(model, prior_std=prior_std, init_std=init_std)
+        return BayesianLinear.from_linear(model, prior_std=prior_std, init_std=init_std, draws=draws)
     linear = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     if not linear:
         raise ValueError(
@@ -125,9 +180,6 @@ def bayesian_last_layer(
     if name not in linear:
         raise ValueError(f"{name!r} is not a linear layer of the model; the linear layers are {list(linear)}")
     parent, _, leaf = name.rpartition(".")
-    setattr(
-        model.get_submodule(parent),
-        leaf,
-        BayesianLinear.from_linear(linear[name], prior_std=prior_std, init_std=init_std),
-    )
+    head = BayesianLinear.from_linear(linear[name], prior_std=prior_std, init_std=init_std, draws=draws)
+    setattr(model.get_submodule(parent), leaf, head)
     return model

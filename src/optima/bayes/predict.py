@@ -49,6 +49,8 @@ def predict(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch module, got {type(model).__name__}")
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor with one row per example, got {type(x).__name__}")
     if augment is not None and not isinstance(augment, Augmenter):
         raise TypeError(f"augment must be an augmentation or a Sequential of them, got {type(augment).__name__}")
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Column, Table
+
+from optima.cli.output import checked_folder
 
 if TYPE_CHECKING:
     from optima.experiments.three_ways import Comparison, Epoch
@@ -31,7 +32,7 @@ def demo(
     as_json: bool = typer.Option(False, "--json", help="Print the results as JSON instead of tables."),
 ) -> None:
     """Train a small CNN on 300 bundled digits three ways (none, fixed, learned): a table and report.html."""
-    folder = Path(output)
+    folder = checked_folder(output)
     _check(seed, epochs, folder, force=force)
     from optima.experiments.three_ways import compare
     from optima.report.findings import as_json as document_of
@@ -53,11 +54,6 @@ def _check(seed: int, epochs: int, output: Path, *, force: bool) -> None:
         raise ValueError(f"--seed must be a whole number from 0 to 2^63 - 1, got {seed}")
     if epochs < 1:
         raise ValueError(f"--epochs must be at least 1, got {epochs}")
-    folder = next(path for path in (output, *output.absolute().parents) if path.exists() or path.is_symlink())
-    if not folder.is_dir():
-        raise NotADirectoryError(f"--output must be a folder, and {folder} is a file")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(f"--output: no permission to write in {folder}")
     existing = [output / name for name in WRITTEN if (output / name).exists()]
     if existing and not force:
         raise FileExistsError(f"{existing[0]} exists; pass --force to overwrite it, or choose another --output")
@@ -91,7 +87,7 @@ def _page(comparison: Comparison) -> str | None:
     try:
         from optima.report.demo import demo_page
     except Exception as error:  # a broken installation raises more than ImportError
-        print(f'no {REPORT}: {error}; pip install "optima[report]"', file=sys.stderr)
+        print(f"no {REPORT}: {error}; pip install matplotlib", file=sys.stderr)
         return None
     return demo_page(comparison)
 
@@ -132,7 +128,7 @@ def _scores(document: dict[str, Any]) -> Table:
 
 
 def _strengths(document: dict[str, Any]) -> Table:
-    table = Table("φ", "unit", "prior (90 %)", "posterior (90 %)", "verdict")
+    table = Table("φ", "unit", "prior mean (90 %)", "posterior mean (90 %)", "verdict")
     for row in document["strengths"]:
         posterior = f"{row['mean']:.3g} ({row['low']:.3g} … {row['high']:.3g})"
         table.add_row(row["name"], row["unit"], row["prior"], posterior, row["verdict"])

@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from optima.cli.output import checked_folder
+
 SEEDS = {"small": 3, "full": 20}
 EXPERIMENTS = ("regression",)
 EPOCHS = 3000
@@ -32,7 +34,7 @@ def reproduce(
     A finished seed is kept in the output folder and not run again.
     """
     count = _checked(name, scale, seeds, epochs)
-    folder = Path(output or f"runs/reproduce/{name}")
+    folder = checked_folder(f"runs/reproduce/{name}" if output is None else output)
     summary = _run(folder, count, epochs, force=force)
     drawn = _draw(summary, folder)
     if as_json:
@@ -89,7 +91,7 @@ def _draw(summary: dict[str, Any], folder: Path) -> list[Path]:
         from optima.experiments.regression_figure import draw
     except Exception as error:  # a broken installation raises more than ImportError
         reason = str(error).partition("\n")[0]
-        print(f'no figure: {reason}; pip install "optima[report]"', file=sys.stderr)
+        print(f"no figure: {reason}; pip install matplotlib", file=sys.stderr)
         return []
     return draw(summary, folder)
 

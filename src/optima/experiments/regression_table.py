@@ -19,7 +19,8 @@ BALANCES = {
 
 def errors_table(summary: dict[str, Any]) -> Table:
     """Mean ± standard error over seeds, beside the paper's test MSE."""
-    title = f"Synthetic regression, {len(summary['seeds'])} seeds: mean ± standard error"
+    runs = f"{len(summary['seeds'])} seeds of {summary['settings']['epochs']} epochs"
+    title = f"Synthetic regression, {runs}: mean ± standard error"
     table = _table(title, [*ERRORS.values(), "test − none, paired", "σ", "paper: test MSE"])
     for name, method in summary["methods"].items():
         paper = summary["paper"].get(name)

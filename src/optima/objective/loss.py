@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from optima.augment.augmenter import Augmenter
 from optima.augment.view import Target, View
-from optima.bayes.layers import kl_theta
+from optima.bayes.layers import draws_per_row, kl_theta
 from optima.likelihoods import Likelihood, as_likelihood
 from optima.objective import estimators
 from optima.objective.elbo import elbo, jensen, log_marginal, marginalization_advantage, naive
-from optima.objective.reach import unreached
+from optima.objective.reach import is_bayesian, unreached
 
 Bound = Literal["jensen", "marginal", "naive"]
 _BOUNDS = {"jensen": jensen, "marginal": log_marginal, "naive": naive}
@@ -31,7 +31,8 @@ class Loss:
         data_fit: N/B Σ ℓ_i.
         kl_theta: KL(q(θ) ‖ p(θ)).
         kl_phi: KL(q(φ) ‖ p(φ)).
-        advantage: Δ_φ, mean over the batch, nats per example; None for one draw per example.
+        advantage: Δ_φ, mean over the batch, nats per example; None for one draw per example, or where a Bayesian layer
+            draws a θ per row, whose spread would count as well.
     """
 
     value: Tensor
@@ -84,6 +85,7 @@ class ELBO(nn.Module):
         self.num_data, self.beta_theta, self.beta_phi, self.bound = num_data, beta_theta, beta_phi, bound
         self.likelihood = as_likelihood(likelihood)
         self._reached: WeakSet[Augmenter] = WeakSet()
+        self._knows_theta = False
 
     def forward(
         self, output: Tensor, view: View, *, model: nn.Module | None = None, augment: Augmenter | None = None
@@ -98,14 +100,23 @@ class ELBO(nn.Module):
         """
         _check_modules(model, augment)
         target = self._checked_target(output, view, augment)
+        same_theta = model is None or not draws_per_row(model)
+        if self.bound == "marginal" and view.samples > 1 and not same_theta:
+            raise ValueError(
+                "the marginal bound needs one θ for the draws of γ of an example, and this model draws one per row:"
+                ' build its Bayesian layers with draws="step", or use bound="jensen"'
+            )
         log_lik = self.likelihood.log_lik(output, target).view(view.samples, view.examples)
+        _check_numbers(log_lik, output, view)
         per_example = self._surrogate(log_lik, view)
-        if augment is not None and torch.is_grad_enabled():
-            self._check_reach(per_example, view, augment)
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            self._check_modes(per_example, model, augment)
+            if augment is not None:
+                self._check_reach(per_example, view, augment)
         theta = self.likelihood.kl() if model is None else kl_theta(model) + self.likelihood.kl()
         phi = torch.zeros(()) if augment is None else augment.kl()
         terms = elbo(per_example, theta, phi, self.num_data, beta_theta=self.beta_theta, beta_phi=self.beta_phi)
-        advantage = marginalization_advantage(log_lik.detach()).mean() if view.samples > 1 else None
+        advantage = marginalization_advantage(log_lik.detach()).mean() if same_theta and view.samples > 1 else None
         value, data, theta, phi = (term.detach() for term in terms)
         return Loss(-terms.value / self.num_data, value, data, theta, phi, advantage)
 
@@ -138,6 +149,11 @@ class ELBO(nn.Module):
             raise TypeError(f"output must be the tensor of logits or predictions, got {type(output).__name__}")
         if view.target is None:
             raise ValueError("the view has no targets: call augment(x, y)")
+        if view.examples > self.num_data:
+            raise ValueError(
+                f"num_data is the number of training examples, {self.num_data}, but this batch alone has"
+                f" {view.examples}; pass len(train_set), not the number of batches"
+            )
         if output.ndim == 0 or len(output) != len(view.x):
             raise ValueError(
                 f"output must have one row per row of view.x, {len(view.x)}, got shape {tuple(output.shape)}"
@@ -148,10 +164,20 @@ class ELBO(nn.Module):
             )
         return view.target
 
+    def _check_modes(self, per_example: Tensor, model: nn.Module | None, augment: Augmenter | None) -> None:
+        if augment is not None and not augment.training and augment.learns():
+            raise ValueError(
+                "augment is in eval mode, where it changes nothing and only the prior would move q(φ):"
+                " call augment.train(), or evaluate under torch.no_grad()"
+            )
+        if model is None and not self._knows_theta:
+            if is_bayesian(per_example):
+                raise ValueError("the output comes from a Bayesian layer: pass model= so that its KL is counted")
+            self._knows_theta = True
+
     def _check_reach(self, per_example: Tensor, view: View, augment: Augmenter) -> None:
         """Once per augmentation: is every φ that learns connected to the data term?"""
-        # compiling is asked first, or the compiled graph would depend on what was checked before it
-        if torch.compiler.is_compiling() or augment in self._reached or not (augment.training and view.gamma):
+        if not view.gamma or (augment in self._reached and view.phi):
             return
         if lost := unreached(per_example, augment):
             raise ValueError(
@@ -160,6 +186,19 @@ class ELBO(nn.Module):
                 " Mend that, or give a plain number instead of learn(...)"
             )
         self._reached.add(augment)
+
+
+def _check_numbers(log_lik: Tensor, output: Tensor, view: View) -> None:
+    """Raise for a NaN, which would turn every parameter into one. Looking would make an accelerator's host wait."""
+    if log_lik.device.type != "cpu" or torch.compiler.is_compiling() or not bool(log_lik.isnan().any()):
+        return
+    parts = {"view.x": view.x, "the model's output": output, "the targets": view.target}
+    guilty = next((n for n, part in parts.items() if isinstance(part, Tensor) and bool(part.isnan().any())), None)
+    where = log_lik.isnan().any(0).nonzero().flatten().tolist()
+    raise ValueError(
+        f"the log-likelihood of {len(where)} of {view.examples} examples is not a number (the first is example"
+        f" {where[0]})" + (f", because {guilty} has NaN" if guilty else "") + "; nothing was updated"
+    )
 
 
 def _check_modules(model: nn.Module | None, augment: Augmenter | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from optima.augment.augmenter import Augmenter
+from optima.bayes.layers import live_layers
 from optima.posterior import LearnedPhi
 
 
@@ -16,6 +17,12 @@ def unreached(data_term: Tensor, augment: Augmenter) -> list[str]:
         for name, phi in augment.named_phi()
         if isinstance(phi, LearnedPhi) and phi.loc.requires_grad and id(phi.loc) not in leaves
     ]
+
+
+def is_bayesian(data_term: Tensor) -> bool:
+    """Whether a `BayesianLinear` had a part in it."""
+    leaves = _leaves(data_term)
+    return any(id(layer.weight_loc) in leaves for layer in live_layers())
 
 
 def _leaves(tensor: Tensor) -> set[int]:

@@ -74,7 +74,7 @@ def _strengths(comparison: Comparison) -> Markup:
         (row.name, row.unit, row.prior, f"{row.mean:.3g} ({row.low:.3g} … {row.high:.3g})", row.verdict)
         for row in comparison.learned_rows()
     ]
-    return table(("φ", "unit", "prior (90 %)", "posterior (90 %)", "verdict"), rows)
+    return table(("φ", "unit", "prior mean (90 %)", "posterior mean (90 %)", "verdict"), rows)
 
 
 def _traces(comparison: Comparison) -> Markup:

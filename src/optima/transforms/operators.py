@@ -48,7 +48,11 @@ class Plain:
     together: bool = False
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.function(x, self.gamma)
+        moved = self.function(x, self.gamma)
+        if not isinstance(moved, Tensor) or moved.ndim == 0 or len(moved) != len(x):
+            came = f"shape {tuple(moved.shape)}" if isinstance(moved, Tensor) else type(moved).__name__
+            raise ValueError(f"transform(x, gamma) must return T_γ(x), one row for each of {len(x)}, got {came}")
+        return moved
 
     def on_mask(self, mask: Tensor) -> Tensor:
         return mask
