@@ -207,3 +207,15 @@ def test_rows_are_plain_data():
 def test_summaries_repeat_themselves():
     augment = Rotate(std=learn(10.0, prior=torch.distributions.Gamma(2.0, 0.2)))
     assert str(augment.summary()) == str(augment.summary())
+
+
+def test_a_score_without_a_baseline_is_not_recorded():
+    """One row, one draw and a rare γ: its gradient hardly varies, which would look like a push."""
+    augment = TokenDropout(learn(0.005), mask_id=0)
+    for _ in range(40):
+        view = augment(torch.full((1, 4), 7))
+        assert view.log_prob is not None
+        view.log_prob.sum().backward()
+    (row,) = augment.summary().rows
+    assert row.verdict == UNTRAINED
+    assert dict(augment.named_parameters())["p.loc"].grad is not None
