@@ -9,9 +9,9 @@ spread is lopsided, which the correction knows, and heavy-tailed, where it would
     z = t or h, the smaller in size; 0 where they differ in sign
 
 and the record keeps the most extreme z of any block. Blocks that grow find both a short early push and a long faint
-one, and bound the number of looks: under 20 in ten million steps. |z| ≥ 4 then has a false alarm rate of about one in a
-thousand, and up to one in a hundred where noise is lopsided and heavy-tailed at once (`docs/verdicts.md`). The statistic
-does not change when the loss is rescaled, so it survives 1/N and mixed precision.
+one, and bound the number of looks: under 20 in ten million steps. |z| ≥ 4 then has a false alarm rate of about one in
+a thousand, and up to one in a hundred where noise is lopsided and heavy-tailed at once (`docs/verdicts.md`). The
+statistic does not change when the loss is rescaled, so it survives 1/N and mixed precision.
 """
 
 from __future__ import annotations
