@@ -310,3 +310,10 @@ def test_the_marginal_bound_stays_below_the_evidence():
     # E log p(y | w) under the prior, in closed form: the K draws share their θ and add nothing here
     exact = 6 * (-0.5 * math.log(2 * math.pi * 0.25)) - 6 * (1 + 1) / (2 * 0.25)
     assert bound == pytest.approx(exact, abs=2.5)
+
+
+def test_a_layer_that_draws_nothing_takes_the_marginal_bound():
+    built, augment = BayesianLinear(1, 2).eval(), Shift(std=0.1)
+    view = augment(torch.ones(4, 1), torch.tensor([0, 1, 0, 1]), samples=3)
+    loss = ELBO(num_data=4, bound="marginal")(built(view.x), view, model=built, augment=augment)
+    assert loss.advantage is not None

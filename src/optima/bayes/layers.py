@@ -120,8 +120,9 @@ class BayesianLinear(nn.Module):
 
 
 def draws_per_row(model: nn.Module) -> bool:
-    """Whether rows of one batch meet different draws of θ."""
-    return any(isinstance(module, BayesianLinear) and module.draws == "row" for module in model.modules())
+    """Whether rows of one batch meet different draws of θ; in eval mode a layer draws none."""
+    layers = (module for module in model.modules() if isinstance(module, BayesianLinear))
+    return any(layer.training and layer.draws == "row" for layer in layers)
 
 
 def live_layers() -> list[BayesianLinear]:
