@@ -183,13 +183,21 @@ BUILD = {
     "learn: scale NaN": (lambda: learn(1.0, scale=float("nan")), ValueError, "scale must be .* got nan"),
     "learn: unknown keyword": (lambda: learn(1.0, **wrong({"std": 2})), TypeError, "unexpected keyword.*'std'"),
     # ---- supports and priors -----------------------------------------------------------------------------------
-    "support: fixed outside": (lambda: Rotate(std=-1.0), ValueError, r"Rotate\(std=…\) must lie in \(0, ∞\), got -1.0"),
+    "support: fixed outside": (
+        lambda: Rotate(std=-1.0),
+        ValueError,
+        r"Rotate\(std=…\) must lie in \(0, 180\), got -1.0",
+    ),
     "support: learned outside": (
         lambda: Rotate(std=learn(-1.0)),
         ValueError,
-        r"Rotate\(std=…\): learn\(-1.0\) must start inside \(0, ∞\)",
+        r"Rotate\(std=…\): learn\(-1.0\) must start inside \(0, 180\)",
     ),
-    "support: learned at 0": (lambda: Rotate(std=learn(0.0)), ValueError, r"learn\(0.0\) must start inside \(0, ∞\)"),
+    "support: learned at 0": (
+        lambda: Rotate(std=learn(0.0)),
+        ValueError,
+        r"learn\(0.0\) sits on the edge of \(0, 180\)",
+    ),
     "support: probability above 1": (
         lambda: TokenDropout(1.5, mask_id=1),
         ValueError,
@@ -213,13 +221,13 @@ BUILD = {
     "support: wider than the family's": (
         lambda: Rotate(std=learn(1.0, support=constraints.real)),
         ValueError,
-        r"support the real line must lie within \(0, ∞\)",
+        r"support the real line must lie within \(0, 180\)",
     ),
     "support: Mixup(alpha=0)": (lambda: Mixup(alpha=0), ValueError, r"Mixup\(alpha=…\) must lie in \(0, ∞\), got 0"),
     "prior: elsewhere": (
         lambda: Rotate(std=learn(1.0, prior=Uniform(-3.0, -1.0))),
         ValueError,
-        r"prior Uniform lives on \(-3, -1\), which does not fit \(0, ∞\)",
+        r"prior Uniform lives on \(-3, -1\), which does not fit \(0, 180\)",
     ),
     "prior: start outside": (
         lambda: Mixup(alpha=learn(2.0, prior=Beta(2.0, 2.0))),
@@ -389,7 +397,7 @@ CALL = {
     "mask: mixed": (
         lambda: Mixup(alpha=1.0)(IMAGES, LABELS, mask=torch.zeros(4, 5, 5)),
         ValueError,
-        "Mixup cannot keep a mask true to its image",
+        "Mixup cannot keep mask= true to its image",
     ),
     "predict: an array": (
         lambda: predict(nn.Linear(3, 2), wrong(SIGNALS.numpy())),

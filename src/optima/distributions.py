@@ -112,6 +112,28 @@ def without_validation(distribution: Distribution) -> Distribution:
     return twin
 
 
+class LinearMap(Transform):
+    """x ↦ L x for a lower triangular L, (…, n, n), with a positive diagonal."""
+
+    domain = constraints.real_vector
+    codomain = constraints.real_vector
+    bijective = True
+
+    def __init__(self, factor: Tensor):
+        super().__init__()
+        self.factor = factor
+
+    def _call(self, x: Tensor) -> Tensor:
+        return (self.factor @ x.unsqueeze(-1)).squeeze(-1)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(self.factor, y.unsqueeze(-1), upper=False).squeeze(-1)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """log det L."""
+        return self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1).expand(x.shape[:-1])
+
+
 # ---- distributions -----------------------------------------------------------------------------------------------
 
 

@@ -115,8 +115,10 @@ class FixedPhi(Phi):
     def __init__(self, name: str, value: Number, domain: Domain):
         super().__init__()
         tensor = _as_tensor(value, name)
-        inside = bool(domain.support.check(tensor).all())
-        if not inside and not (domain.allows_off and domain.off is not None and bool((tensor == domain.off).all())):
+        inside = domain.support.check(tensor)
+        if domain.allows_off and domain.off is not None:
+            inside = inside | (tensor == domain.off)
+        if not bool(inside.all()):
             raise ValueError(f"{name} must lie in {words(domain.support)}, got {value}")
         self.shape = tensor.shape
         self.register_buffer("value", tensor)

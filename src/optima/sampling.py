@@ -28,6 +28,7 @@ from torch.distributions import (
     Dirichlet,
     Distribution,
     Independent,
+    MultivariateNormal,
     Normal,
     Pareto,
     RelaxedBernoulli,
@@ -126,6 +127,12 @@ def _uniform(distribution: Uniform, shape: torch.Size, noise: Noise) -> Tensor:
     return low + (high - low) * noise.uniform(distribution._extended_shape(shape), dtype=low.dtype, device=low.device)
 
 
+def _multivariate_normal(distribution: MultivariateNormal, shape: torch.Size, noise: Noise) -> Tensor:
+    loc = distribution.loc
+    standard = noise.normal(distribution._extended_shape(shape), dtype=loc.dtype, device=loc.device)
+    return loc + (distribution._unbroadcasted_scale_tril @ standard.unsqueeze(-1)).squeeze(-1)
+
+
 def log_gamma(concentration: Tensor, noise: Noise) -> Tensor:
     """log of a Gamma(concentration, 1) draw, finite and differentiable where the draw itself would underflow."""
     shifted = concentration.detach() + 1.0
@@ -205,6 +212,7 @@ def _transformed(distribution: TransformedDistribution, shape: torch.Size, noise
 _SAMPLERS: dict[type[Distribution], Callable[..., Tensor]] = {
     Normal: _normal,
     Uniform: _uniform,
+    MultivariateNormal: _multivariate_normal,
     Beta: _beta,
     Dirichlet: _dirichlet,
     Bernoulli: _bernoulli,

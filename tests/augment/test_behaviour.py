@@ -25,7 +25,24 @@ from torch.distributions import (
 )
 from torch.nn import functional
 
-from optima import GaussianNoise, Mixup, Rotate, Sequential, Shift, TokenDropout, Translate, learn
+import optima
+from optima import (
+    Affine,
+    CropResize,
+    CutMix,
+    Flip,
+    GaussianNoise,
+    Maybe,
+    Mixup,
+    Rotate,
+    Scale,
+    Sequential,
+    Shear,
+    Shift,
+    TokenDropout,
+    Translate,
+    learn,
+)
 from optima.augment import Augmentation, Augmenter
 from optima.posterior import FixedPhi, LearnedPhi, PriorPhi
 from tests.reference import assert_unbiased
@@ -62,6 +79,26 @@ FAMILIES = {
     "Mixup scored": Family(
         lambda: Mixup(alpha=learn(0.4), estimator="score_function"), SIGNALS, {"lam": 1.0}, mixes=True
     ),
+    "Mixup pair": Family(lambda: Mixup(alpha=learn(0.4), mode="pair"), IMAGES, {"lam": 1.0}, mixes=True),
+    "Mixup batch scored": Family(
+        lambda: Mixup(alpha=learn(0.4), mode="batch", estimator="score_function"), IMAGES, {"lam": 1.0}, mixes=True
+    ),
+    "CutMix": Family(lambda: CutMix(alpha=learn(1.0)), IMAGES, {"lam": 1.0}, mixes=True),
+    "CutMix whole": Family(lambda: CutMix(alpha=learn(1.0), boxes="whole"), IMAGES, {"lam": 1.0}, mixes=True),
+    "Scale": Family(lambda: Scale(std=learn(0.3)), IMAGES, {"log_scale": 0.0}),
+    "Shear": Family(lambda: Shear(range=learn([10.0, 5.0])), IMAGES, {"angle": 0.0}),
+    "Affine": Family(lambda: Affine(std=learn([5.0, 0.1, 0.1, 5.0, 0.1, 0.1])), IMAGES, {"affine": 0.0}),
+    "Affine full": Family(
+        lambda: Affine(range=learn([5.0, 0.1, 0.1, 5.0, 0.1, 0.1]), covariance="full"), IMAGES, {"affine": 0.0}
+    ),
+    "CropResize": Family(lambda: CropResize(std=learn(0.3)), IMAGES, {"log_side": 0.0}),
+    "Flip": Family(lambda: Flip(learn(0.4)), IMAGES, {"flipped": 0.0}),
+    "OneOf": Family(
+        lambda: optima.OneOf(Rotate(std=learn(20.0)), Shift(std=learn(0.2)), probs=learn([0.5, 0.5])),
+        IMAGES,
+        {"rotate.angle": 0.0, "shift.shift": 0.0},
+    ),
+    "Maybe": Family(lambda: Maybe(Scale(range=learn(0.3)), learn(0.97)), IMAGES, {"choice.on": 0.0}),
     "TokenDropout": Family(lambda: TokenDropout(learn(0.3), mask_id=1), TOKENS, {"dropped": 0.0}),
     "Sequential": Family(
         lambda: Sequential(Rotate(std=learn(20.0)), GaussianNoise(std=learn(0.1)), Sequential(Shift(std=learn(0.2)))),
@@ -180,6 +217,10 @@ def test_a_strength_of_zero_is_no_augmentation(augment: Augmenter, x: Tensor):
 @pytest.mark.parametrize("samples", [1, 2])
 def test_any_batch_size(name: str, rows: int, samples: int):
     family = FAMILIES[name]
+    if family.mixes and rows == 1:
+        with pytest.raises(ValueError, match="needs at least two examples to mix, got a batch of 1"):
+            family.build()(family.x[:1], LABELS[:1], samples=samples)
+        return
     view = family.build()(family.x[:rows], LABELS[:rows], samples=samples)
     assert view.x.shape == (rows * samples, *family.x.shape[1:])
     assert view.examples == rows
@@ -490,7 +531,7 @@ class Gain(Augmentation):
         return x * gamma["log_gain"].exp().view(-1, 1)
 
 
-class OneOf(Augmentation):
+class OneOfTwo(Augmentation):
     """One of two gains, chosen by a discrete γ: a class number, or a soft or hard one-hot row."""
 
     def __init__(self, p: Any, **options: Any):
@@ -509,7 +550,7 @@ class OneOf(Augmentation):
 @pytest.mark.parametrize("estimator", ["score_function", "relaxed", "straight_through"])
 @pytest.mark.parametrize("samples", [1, 3])
 def test_a_discrete_gamma_is_replayed_however_it_was_drawn(estimator: str, samples: int):
-    augment = OneOf(learn(0.3), estimator=estimator)
+    augment = OneOfTwo(learn(0.3), estimator=estimator)
     view = augment(SIGNALS, LABELS, samples=samples)
     assert torch.equal(augment(SIGNALS, LABELS, samples=samples, replay=view.gamma).x, view.x)
 

@@ -174,13 +174,13 @@ def test_the_table_names_units_priors_and_intervals():
     rows = augment.summary().rows
     assert [row.name for row in rows] == ["rotate.std", "rotate.mean", "mixup.alpha", "translate.std"]
     assert [row.unit for row in rows] == ["degrees", "degrees", "", "of the size"]
-    low, high = 10 * math.exp(-1.6449 * 0.5), 10 * math.exp(1.6449 * 0.5)
+    # an angle is 180° · σ(u): its odds are log-normal
+    low, high = (180 / (1 + 17 * math.exp(-step * 0.5)) for step in (-1.6449, 1.6449))
     assert (rows[0].low, rows[0].high) == pytest.approx((low, high), rel=1e-4)
-    assert rows[0].mean == pytest.approx(10 * math.exp(0.125), rel=1e-4)
     assert rows[2].kl is None
     assert rows[3].mean == pytest.approx([0.1 * math.exp(0.005), 0.2 * math.exp(0.005)], rel=1e-4)
     text = str(augment.summary())
-    for expected in ("rotate.std", "degrees", "11.3 (4.39 … 22.8)", UNTRAINED, "0.2", "prior mean (90 %)"):
+    for expected in ("rotate.std", "degrees", "11.1 (4.53 … 21.3)", UNTRAINED, "0.2", "prior mean (90 %)"):
         assert expected in text
     widths = {len(line.rstrip()) > 0 for line in text.splitlines()}
     assert widths == {True}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import math
+from typing import Any, Literal
 
 import pytest
 import torch
 from torch import Tensor
 
-from optima import GaussianNoise, MixedTarget, Mixup, Rotate, Sequential, Shift, View
+from optima import CutMix, GaussianNoise, MixedTarget, Mixup, Rotate, Sequential, Shift, View
 from optima.augment.view import mix_targets
 
 LABELS = torch.tensor([0, 2, 1, 1])
@@ -104,15 +105,39 @@ def test_partners_are_a_permutation_within_each_draw(samples: int):
         assert sorted(row) == [5 * draw + i for i in range(5)]
 
 
-def test_partners_are_uniform():
-    counts = torch.zeros(4, 4)
-    mixup = Mixup(alpha=1.0)
-    for _ in range(100):
-        partner = mixup(torch.zeros(4, 1), torch.zeros(4), samples=20).gamma["partner"].reshape(20, 4) % 4
-        for i in range(4):
-            counts[i] += torch.bincount(partner[:, i], minlength=4)
-    # 2,000 draws of probability 1/4: 5 standard errors are 97
-    assert float((counts - 500).abs().max()) < 97
+@pytest.mark.parametrize("mode", ["elem", "pair", "batch"])
+@pytest.mark.parametrize("rows", [2, 3, 4, 5])
+def test_partners_are_uniform_among_the_others(mode: Literal[elem, pair, batch], rows: int):
+    partner = Mixup(alpha=1.0, mode=mode)(torch.zeros(rows, 1), torch.zeros(rows), samples=2000).gamma["partner"]
+    partner = partner.reshape(2000, rows) % rows
+    counts = torch.stack([torch.bincount(column, minlength=rows) for column in partner.T]).double()
+    assert float(counts.diagonal().abs().max()) == 0.0
+    share = 1 / (rows - 1)
+    # 2,000 draws: 5 standard errors
+    others = counts[~torch.eye(rows, dtype=torch.bool)]
+    assert float((others - 2000 * share).abs().max()) <= 5 * math.sqrt(2000 * share * (1 - share)) + 1e-9
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4, 5, 8, 9])
+def test_pairs_are_mixed_with_each_other_at_one_share(rows: int):
+    gamma = Mixup(alpha=1.0, mode="pair")(torch.zeros(rows, 1), torch.zeros(rows), samples=7).gamma
+    partner, lam = gamma["partner"], gamma["lam"]
+    assert sorted(partner.tolist()) == list(range(7 * rows))
+    assert torch.equal(partner // rows, torch.arange(7 * rows) // rows)
+    assert torch.equal(lam[partner], lam)
+    ring = partner[partner] != torch.arange(7 * rows)
+    # an odd batch has one ring of three in each draw
+    assert ring.view(7, rows).sum(1).tolist() == [3 * (rows % 2)] * 7
+    assert all(len(set(row)) == max(rows // 2, 1) for row in lam.view(7, rows).tolist())
+
+
+def test_a_batch_may_share_one_box():
+    x = torch.rand(5, 1, 8, 8)
+    gamma = CutMix(alpha=1.0, mode="batch")(x, torch.arange(5), samples=2).gamma
+    for name in ("lam", "centre"):
+        draws = gamma[name].view(2, 5, -1)
+        assert torch.equal(draws, draws[:, :1].expand_as(draws))
+        assert not torch.equal(draws[0], draws[1])
 
 
 def test_gamma_is_named_by_where_it_was_drawn():

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from optima import GaussianNoise, Rotate, Shift, Translate, learn
+from optima import CropResize, GaussianNoise, Rotate, Scale, Shear, Shift, Translate, learn
 from optima.augment import Augmentation
-from optima.transforms import rotate, translate
+from optima.transforms import rotate, scale, shear, translate
 from tests.reference import spread_uniforms, to_normal
 
 LOG2_ROWS = 18
@@ -33,7 +34,8 @@ class Case:
     Args:
         build: the augmentation, given an estimator.
         start: for each learned φ the constrained starting value.
-        real: φ whose support is the real line; the others are positive.
+        real: φ whose support is the real line.
+        ends: φ whose support ends, and where; the others are positive.
         scales: of q(φ), where it is not `SCALE`.
         x: the example, without a batch axis.
         read: the output of the "model" for a batch, (rows,).
@@ -48,6 +50,7 @@ class Case:
     noise: dict[str, tuple[int, ...]]
     gamma_to_x: Callable[[Params, Columns, Tensor], Tensor]
     real: tuple[str, ...] = ()
+    ends: tuple[tuple[str, float], ...] = ()
     scales: tuple[tuple[str, float], ...] = ()
     estimators: tuple[str, ...] = ("pathwise", "score_function")
     target: float = 0.4
@@ -66,7 +69,7 @@ class Case:
         phi = {}
         for name in self.start:
             u = params[f"{name}.loc"] + params[f"{name}.log_scale"].exp() * columns[name].squeeze(-1)
-            phi[name] = u if name in self.real else u.exp()
+            phi[name] = self._constrained(name, u)
         x = self.gamma_to_x(phi, columns, self.x)
         return (-0.5 * (self.target - self.read(x)) ** 2).mean()
 
@@ -80,11 +83,19 @@ class Case:
 
         return {name: (at(name, 1e-4) - at(name, -1e-4)) / 2e-4 for name in params}
 
+    def _constrained(self, name: str, u: Tensor) -> Tensor:
+        if name in self.real:
+            return u
+        end = dict(self.ends).get(name)
+        return u.exp() if end is None else end * torch.sigmoid(u)
+
     def params(self) -> Params:
         """The start of every q(φ), on the unconstrained line."""
         params = {}
         for name, value in self.start.items():
-            params[f"{name}.loc"] = torch.tensor(value if name in self.real else math.log(value), dtype=torch.float64)
+            end = dict(self.ends).get(name)
+            odds = value if end is None else value / (end - value)
+            params[f"{name}.loc"] = torch.tensor(value if name in self.real else math.log(odds), dtype=torch.float64)
             params[f"{name}.log_scale"] = torch.tensor(
                 math.log(dict(self.scales).get(name, SCALE)), dtype=torch.float64
             )
@@ -100,7 +111,7 @@ def _cut(points: Tensor, shapes: dict[str, tuple[int, ...]]) -> Columns:
     return columns
 
 
-def phi(value: float, scale: float = SCALE):
+def phi(value: float | list[float], scale: float = SCALE):
     """A learned φ with the cases' spread."""
     return learn(value, scale=scale)
 
@@ -124,6 +135,20 @@ def _read_sum(x: Tensor) -> Tensor:
 
 def _repeat(x: Tensor, rows: int) -> Tensor:
     return x.expand(rows, *x.shape)
+
+
+def _both(number: Tensor) -> Tensor:
+    return number[:, None].expand(-1, 2)
+
+
+def _cropped(x: Tensor, log_side: Tensor, place: Tensor) -> Tensor:
+    """The crop by torch's own grid, whose coordinates run from −1 to 1."""
+    side = torch.exp(-log_side.abs())
+    zero = torch.zeros_like(side)
+    across, down = (2 * (1 - side) * (axis - 0.5) for axis in place.unbind(1))
+    matrix = torch.stack([side, zero, across, zero, side, down], 1).view(-1, 2, 3)
+    grid = functional.affine_grid(matrix, [len(side), *x.shape], align_corners=False)
+    return functional.grid_sample(_repeat(x, len(side)), grid, align_corners=False)
 
 
 DEGREE = math.pi / 180
@@ -150,6 +175,7 @@ CASES = {
         build=lambda e: Rotate(std=phi(12.0, 0.3), mean=phi(20.0, 10.0), estimator=e),
         start={"std": 12.0, "mean": 20.0},
         real=("mean",),
+        ends=(("std", 180.0),),
         scales=(("std", 0.3), ("mean", 10.0)),
         x=_image(),
         read=_read_image,
@@ -159,6 +185,7 @@ CASES = {
     "Rotate range": Case(
         build=lambda e: Rotate(range=phi(40.0), estimator=e),
         start={"range": 40.0},
+        ends=(("range", 180.0),),
         x=_image(),
         read=_read_image,
         noise={"angle~": ()},
@@ -184,6 +211,67 @@ CASES = {
         gamma_to_x=lambda p, n, x: translate(
             _repeat(x, len(n["shift"])), p["range"][:, None] * (2 * n["shift"] - 1), padding="border"
         ),
+        estimators=("pathwise",),
+    ),
+    "Scale std": Case(
+        build=lambda e: Scale(std=phi(0.2), padding="border", estimator=e),
+        start={"std": 0.2},
+        x=_image(),
+        read=_read_image,
+        noise={"log_scale": ()},
+        gamma_to_x=lambda p, n, x: scale(
+            _repeat(x, len(n["log_scale"])), _both(p["std"] * n["log_scale"]), padding="border"
+        ),
+    ),
+    "Scale range": Case(
+        build=lambda e: Scale(range=phi(0.6, 0.3), estimator=e),
+        start={"range": 0.6},
+        scales=(("range", 0.3),),
+        x=_image(),
+        read=_read_image,
+        noise={"log_scale~": ()},
+        gamma_to_x=lambda p, n, x: scale(_repeat(x, len(n["log_scale"])), _both(p["range"] * (2 * n["log_scale"] - 1))),
+        estimators=("pathwise",),
+    ),
+    "Shear std": Case(
+        build=lambda e: Shear(std=phi(12.0, 0.3), padding="border", estimator=e),
+        start={"std": 12.0},
+        ends=(("std", 85.0),),
+        scales=(("std", 0.3),),
+        x=_image(),
+        read=_read_image,
+        noise={"angle": (2,)},
+        gamma_to_x=lambda p, n, x: shear(
+            _repeat(x, len(n["angle"])), p["std"][:, None] * n["angle"] * DEGREE, padding="border"
+        ),
+    ),
+    "Shear range": Case(
+        build=lambda e: Shear(range=phi(25.0), padding="border", estimator=e),
+        start={"range": 25.0},
+        ends=(("range", 85.0),),
+        x=_image(),
+        read=_read_image,
+        noise={"angle~": (2,)},
+        gamma_to_x=lambda p, n, x: shear(
+            _repeat(x, len(n["angle"])), p["range"][:, None] * (2 * n["angle"] - 1) * DEGREE, padding="border"
+        ),
+        estimators=("pathwise",),
+    ),
+    "CropResize std": Case(
+        build=lambda e: CropResize(std=phi(0.3), estimator=e),
+        start={"std": 0.3},
+        x=_image(),
+        read=_read_image,
+        noise={"log_side": (), "place~": (2,)},
+        gamma_to_x=lambda p, n, x: _cropped(x, p["std"] * n["log_side"], n["place"]),
+    ),
+    "CropResize range": Case(
+        build=lambda e: CropResize(range=phi(0.5), estimator=e),
+        start={"range": 0.5},
+        x=_image(),
+        read=_read_image,
+        noise={"log_side~": (), "place~": (2,)},
+        gamma_to_x=lambda p, n, x: _cropped(x, p["range"] * (2 * n["log_side"] - 1), n["place"]),
         estimators=("pathwise",),
     ),
 }

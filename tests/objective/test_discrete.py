@@ -15,7 +15,16 @@ import optima
 from optima import learn, sampling
 from optima.augment import View
 from optima.objective import estimators, loss
-from tests.reference import GivenNoise, assert_close, assert_unbiased, gauss_hermite, spread_uniforms, to_normal
+from tests.objective.gates import Gate
+from tests.reference import (
+    GivenNoise,
+    assert_close,
+    assert_unbiased,
+    gauss_hermite,
+    gradient_of,
+    spread_uniforms,
+    to_normal,
+)
 
 # ---- token dropout: every mask enumerated --------------------------------------------------------------------------
 
@@ -136,6 +145,63 @@ def test_the_marginal_bound_is_not_the_jensen_bound_here():
     assert float(expected_bound("marginal", 2)(p) - expected_bound("jensen", 2)(p)) > 0.01
 
 
+# ---- one draw per example and few examples: every gate of the batch enumerated --------------------------------------
+
+INPUTS = torch.tensor([[0.5], [-1.2], [2.0]], dtype=torch.float64)
+TARGETS = torch.tensor([[0.3], [0.9], [-0.4]], dtype=torch.float64)
+
+
+def gate_step(rows: int, gates: tuple[int, ...], augment: Gate) -> Tensor:
+    """The mean of ℓ over the batch, with its gradient, for gates that are as given."""
+    uniforms = torch.tensor([0.0 if gate else 1.0 - 1e-12 for gate in gates], dtype=torch.float64)
+    view = augment.extend(View(INPUTS[:rows], TARGETS[:rows]), GivenNoise({"open": uniforms}), None, "").settled()
+    assert view.sources is None, "rows that share nothing take the plain baseline"
+    objective = optima.ELBO(num_data=rows, likelihood="gaussian", beta_phi=0.0)
+    return -objective(torch.sin(2 * view.x), view, augment=augment).value
+
+
+def check_gates(rows: int) -> None:
+    """E of the gradient over all 2^B gates; a baseline that holds a row's own ℓ makes it smaller by 1 − 1/B."""
+    augment = Gate(learn(0.35, posterior="point")).double()
+    (loc,) = augment.parameters()
+    p = float(loc.detach().sigmoid())
+    for gates in itertools.product((0, 1), repeat=rows):
+        chance = math.prod(p if gate else 1 - p for gate in gates)
+        (chance * gate_step(rows, gates, augment)).backward()
+    with torch.no_grad():
+        opened, closed = (float(gate_step(rows, (gate,) * rows, augment)) for gate in (1, 0))
+    # rows are independent, so that E of the mean is p ℓ(open) + (1 − p) ℓ(closed)
+    assert_close(gradient_of(loc), p * (1 - p) * (opened - closed), rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_one_draw_per_example_is_exact_in_the_smallest_batches(rows: int):
+    check_gates(rows)
+
+
+def plain_baseline(monkeypatch: pytest.MonkeyPatch, baseline: Callable[[Tensor], Tensor]) -> None:
+    """Another baseline where every row depends on its own draw alone."""
+    genuine = estimators.leave_one_out_batch
+
+    def planted(log_lik: Tensor, sources: Tensor | None = None) -> Tensor:
+        return baseline(log_lik) if sources is None else genuine(log_lik, sources)
+
+    monkeypatch.setattr(estimators, "leave_one_out_batch", planted)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_the_rows_own_value_in_the_plain_baseline_is_caught(rows: int, monkeypatch: pytest.MonkeyPatch):
+    plain_baseline(monkeypatch, lambda log_lik: log_lik.mean().expand_as(log_lik))
+    with pytest.raises(AssertionError):
+        check_gates(rows)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_baseline_of_nothing_has_no_bias(rows: int, monkeypatch: pytest.MonkeyPatch):
+    plain_baseline(monkeypatch, torch.zeros_like)
+    check_gates(rows)
+
+
 # ---- Mixup: λ integrated out ---------------------------------------------------------------------------------------
 
 ALPHA = 0.6
@@ -187,7 +253,7 @@ def mixup_gradient(floor: bool) -> float:
 def check_mixup(estimator: str, *, floor: bool, rows: int = 1_200_000) -> None:
     augment = optima.Mixup(learn(ALPHA, posterior="point"), estimator=estimator)
     objective = optima.ELBO(rows, optima.Categorical(subtract_floor=floor), beta_phi=0.0)
-    objective._reached.add(augment)
+    objective._reached[augment] = 1
     y = torch.arange(rows) % 2
     view = augment(y.float().unsqueeze(1), y, generator=torch.Generator().manual_seed(0))
     per_example = -objective(read_blend(view.x), view, augment=augment).value * rows

@@ -10,7 +10,6 @@ from functools import cache
 import pytest
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Distribution, constraints
 
 import optima
 from optima import learn
@@ -18,30 +17,16 @@ from optima.augment import View, base
 from optima.augment.view import Score
 from optima.objective import estimators
 from optima.posterior import LearnedPhi
+from tests.objective.gates import Gate
 from tests.reference import GivenNoise
 
 
-class Gate(optima.Augmentation):
-    """Multiply an example by γ ~ Bernoulli(p)."""
-
-    default_estimator = "score_function"
-
-    def __init__(self, p, **options):
-        super().__init__(**options)
-        self.add_phi("p", p, support=constraints.unit_interval, off=1.0)
-
-    def p_gamma(self, phi: dict[str, Tensor]) -> dict[str, Distribution]:
-        return {"open": Bernoulli(phi["p"], validate_args=False)}
-
-    def transform(self, x: Tensor, gamma: dict[str, Tensor]) -> Tensor:
-        return x * (0.3 + gamma["open"].view(-1, 1))
-
-
-X = torch.tensor([[0.5], [-1.0], [2.0]], dtype=torch.float64)
-Y = torch.tensor([[0.1], [0.7], [-0.4]], dtype=torch.float64)
-# row 2 is its own partner, and 0 and 1 swap twice, so that draws reach a row by several ways
-PARTNERS = {"mixup": torch.tensor([1, 0, 2]), "mixup_2": torch.tensor([1, 2, 0])}
-ROWS = 3
+X = torch.tensor([[0.5], [-1.0], [2.0], [0.8]], dtype=torch.float64)
+Y = torch.tensor([[0.1], [0.7], [-0.4], [0.2]], dtype=torch.float64)
+# 0 and 1 are mixed with each other twice, so that draws reach a row by several ways; 2 and 3 share nothing with them
+ORDER = torch.tensor([0, 1, 2, 3])
+ROWS = 4
+LAYERS = 2
 P, STD, ALPHA = 0.35, 0.4, 0.8
 
 
@@ -49,10 +34,9 @@ def build() -> optima.Sequential:
     return optima.Sequential(
         Gate(learn(P, posterior="point")),
         optima.Shift(std=learn(STD, posterior="point")),
-        optima.Mixup(alpha=ALPHA),
+        optima.Mixup(alpha=ALPHA, mode="pair"),
         Gate(learn(P, posterior="point")),
-        optima.Mixup(alpha=ALPHA),
-        Gate(learn(P, posterior="point")),
+        optima.Mixup(alpha=ALPHA, mode="pair"),
     ).double()
 
 
@@ -61,16 +45,13 @@ def noise_for(gates: tuple[int, ...]) -> GivenNoise:
     uniforms = torch.tensor([0.0 if gate else 1.0 - 1e-12 for gate in gates], dtype=torch.float64)
     values = {
         "gate.open": uniforms[:ROWS],
-        "gate_2.open": uniforms[ROWS : 2 * ROWS],
-        "gate_3.open": uniforms[2 * ROWS :],
-        "shift.shift": torch.tensor([0.2, -1.1, 0.6], dtype=torch.float64),
+        "gate_2.open": uniforms[ROWS:],
+        "shift.shift": torch.tensor([0.2, -1.1, 0.6, 0.3], dtype=torch.float64),
     }
-    ones = torch.tensor([0.7, 1.9, 0.4], dtype=torch.float64)
-    for name, partners in PARTNERS.items():
-        order = torch.empty(ROWS, dtype=torch.float64)
-        order[partners] = torch.arange(ROWS, dtype=torch.float64) / ROWS  # argsort(order) = partners
+    ones = torch.tensor([0.7, 1.9, 0.4, 1.1], dtype=torch.float64)
+    for name in ("mixup", "mixup_2"):
         values |= {
-            f"{name}.partner": order,
+            f"{name}.partner": ORDER / ROWS,  # whose argsort it is
             f"{name}.lam.one.gamma": ones,
             f"{name}.lam.zero.gamma": ones.flip(0),
             f"{name}.lam.one.uniform": ones / 3,
@@ -94,7 +75,7 @@ def probability(gates: tuple[int, ...], *p: float) -> float:
 
 @cache  # the planted bugs are in the gradient alone
 def expected(**shifted: float) -> float:
-    """E over all 2⁹ gates, at unconstrained values moved by `shifted`."""
+    """E over all 2⁸ gates, at unconstrained values moved by `shifted`."""
     augment = build()
     with torch.no_grad():
         for name, phi in augment.named_phi():
@@ -102,15 +83,15 @@ def expected(**shifted: float) -> float:
                 phi.loc.add_(shifted.get(name.replace(".", "_"), 0.0))
         values = {name: float(phi.summary().mean) for name, phi in augment.named_phi()}
         return sum(
-            probability(gates, values["gate.p"], values["gate_2.p"], values["gate_3.p"]) * float(step(augment, gates))
-            for gates in itertools.product((0, 1), repeat=3 * ROWS)
+            probability(gates, values["gate.p"], values["gate_2.p"]) * float(step(augment, gates))
+            for gates in itertools.product((0, 1), repeat=LAYERS * ROWS)
         )
 
 
 def check() -> None:
     augment = build()
-    for gates in itertools.product((0, 1), repeat=3 * ROWS):
-        (probability(gates, P, P, P) * step(augment, gates)).backward()
+    for gates in itertools.product((0, 1), repeat=LAYERS * ROWS):
+        (probability(gates, P, P) * step(augment, gates)).backward()
     for name, phi in augment.named_phi():
         if not isinstance(phi, LearnedPhi):
             continue

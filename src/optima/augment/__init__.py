@@ -1,22 +1,32 @@
 """p(γ | φ) bound to a T_γ: one small module per family, and their composition."""
 
+from optima.augment.affine import Affine
 from optima.augment.augmenter import Augmenter
 from optima.augment.base import Augmentation
+from optima.augment.choice import Maybe, OneOf
 from optima.augment.compose import Sequential
-from optima.augment.geometric import Rotate, Translate
-from optima.augment.mixing import Mixup
+from optima.augment.geometric import CropResize, Flip, Rotate, Scale, Shear, Translate
+from optima.augment.mixing import CutMix, Mixup
 from optima.augment.signal import GaussianNoise, Shift
 from optima.augment.text import TokenDropout
 from optima.augment.view import MixedTarget, View
 
 __all__ = [
+    "Affine",
     "Augmentation",
     "Augmenter",
+    "CropResize",
+    "CutMix",
+    "Flip",
     "GaussianNoise",
+    "Maybe",
     "MixedTarget",
     "Mixup",
+    "OneOf",
     "Rotate",
+    "Scale",
     "Sequential",
+    "Shear",
     "Shift",
     "TokenDropout",
     "Translate",

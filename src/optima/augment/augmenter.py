@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from optima.augment.checks import check_batch, check_mask, check_replay
+from optima.augment.checks import check_batch, check_boxes, check_mask, check_replay
 from optima.augment.view import Target, View, repeated
 from optima.posterior import FixedPhi, LearnedPhi, Phi, PriorPhi
 from optima.sampling import as_noise
@@ -84,6 +84,8 @@ class Augmenter(nn.Module, metaclass=_Checked):
         generator: torch.Generator | None = None,
         replay: Mapping[str, Tensor] | None = None,
         mask: Tensor | None = None,
+        boxes: Tensor | None = None,
+        clean: bool = False,
     ) -> View:
         """Draw φ and γ and apply T_γ; in `eval()` mode, change nothing unless γ is given as `replay`.
 
@@ -94,16 +96,22 @@ class Augmenter(nn.Module, metaclass=_Checked):
             generator: draw from this instead of the augmentation's own stream.
             replay: the `gamma` of an earlier view, to be applied again.
             mask: labels of the pixels, (B, H, W), to be moved as the images are, by the nearest pixel.
+            boxes: (B, n, 4), left, top, right and bottom in pixels, to be moved likewise: what comes back is the
+                smallest upright box around the moved one, cut at the border.
+            clean: put the batch as it is before the K draws, for `ELBO(jsd=…)`.
         """
         check_batch(x, y, samples, generator)
         check_mask(mask, x)
-        view = repeated(x, y, samples, mask)
+        check_boxes(boxes, x)
+        self._check_clean(clean, mask, boxes)
+        view = repeated(x, y, samples, mask, boxes)
         if replay is not None:
             check_replay(replay, set(self._components()), len(view.x))
         elif not self.training:
-            return view
+            return view.after(x, y) if clean else view
         noise = self.stream.noise() if generator is None else as_noise(generator)
-        return self.extend(view, noise, replay, "").settled()
+        view = self.extend(view, noise, replay, "").finished()
+        return view.after(x, y) if clean else view
 
     if TYPE_CHECKING:
         # torch declares that the call of a module returns anything
@@ -116,6 +124,8 @@ class Augmenter(nn.Module, metaclass=_Checked):
             generator: torch.Generator | None = None,
             replay: Mapping[str, Tensor] | None = None,
             mask: Tensor | None = None,
+            boxes: Tensor | None = None,
+            clean: bool = False,
         ) -> View: ...
 
     def kl(self) -> Tensor:
@@ -160,6 +170,17 @@ class Augmenter(nn.Module, metaclass=_Checked):
 
     def set_extra_state(self, state: Tensor) -> None:
         self.stream = Stream.from_state(state)
+
+    def _check_clean(self, clean: bool, mask: Tensor | None, boxes: Tensor | None) -> None:
+        if not clean:
+            return
+        if mixing := [type(leaf).__name__ for _, leaf in self.leaves() if leaf.mixes]:
+            raise ValueError(
+                f"clean=True compares the draws with the batch as it is, whose labels {', '.join(mixing)} would mix;"
+                " leave out one or the other"
+            )
+        if mask is not None or boxes is not None:
+            raise ValueError("clean=True is for classification: leave out mask and boxes")
 
     def _with_phi(self, change) -> Self:
         twin = copy.deepcopy(self)

@@ -57,7 +57,7 @@ class Augmentation(Augmenter):
     default_estimator: ClassVar[str] = "pathwise"
     estimators: ClassVar[tuple[type, ...]] = (Pathwise, ScoreFunction, Relaxed, StraightThrough)
     gamma_per: ClassVar[Literal["example", "element"]] = "example"
-    keeps_masks: ClassVar[bool] = False  # a label of a pixel stays true, because it is moved alike or nothing moves
+    keeps_masks: bool = False  # a label of a pixel stays true, because it is moved alike or nothing moves
 
     components: list[str]
 
@@ -77,6 +77,9 @@ class Augmentation(Augmenter):
             raise TypeError(
                 f"prior_gamma must be a distribution, or one per component of γ, got {type(prior_gamma).__name__}"
             )
+        for name, prior in prior_gamma.items() if isinstance(prior_gamma, Mapping) else ():
+            if not isinstance(prior, Distribution):
+                raise TypeError(f"prior_gamma of {name} must be a distribution, got {type(prior).__name__}")
         self.estimator = self._chosen(estimator)
         self.phi_draws = phi_draws
         self.prior_gamma = prior_gamma
@@ -97,12 +100,13 @@ class Augmentation(Augmenter):
         """T_γ as an object that can join its neighbours, for x of this shape and type; None where it cannot."""
         return None
 
-    def retarget(self, target: Target | None, gamma: dict[str, Tensor]) -> Target | None:
-        """The target that goes with T_γ(x); unchanged unless examples are mixed."""
-        return target
+    def retarget(self, view: View, gamma: dict[str, Tensor]) -> Target | None:
+        """The target that goes with T_γ(x), for the view before it; unchanged unless examples are mixed."""
+        return view.target
 
     def draw_free(self, view: View, noise: Noise) -> dict[str, Tensor]:
-        """Components of γ that do not depend on φ. One called `partner` says which row each row is combined with."""
+        """Components of γ that do not depend on φ. Two names have a meaning: `partner` says which row each row is
+        combined with, and `leader` whose draw of γ it shares (which is not recorded: γ is, as each row has it)."""
         return {}
 
     def matters(self, view: View) -> Tensor:
@@ -156,10 +160,14 @@ class Augmentation(Augmenter):
             self._check_shapes(gamma, view.x)
             return self._applied(view, gamma, prefix)
         phi = self._draw_phi(view, noise)
+        free = self.draw_free(view, noise)
+        leader = free.pop("leader", None)
         gamma, log_prob = self._draw_gamma(view, phi, noise)
-        view = self._applied(view, gamma, prefix)
+        if leader is not None:
+            gamma = {name: value[leader] for name, value in gamma.items()}
+        view = self._applied(view, {**gamma, **free}, prefix)
         named = {f"{prefix}{name}": value for name, value in phi.items()}
-        return replace(view.scored(log_prob), phi={**view.phi, **named})
+        return replace(view.scored(log_prob, leader), phi={**view.phi, **named})
 
     @property
     def mixes(self) -> bool:
@@ -167,10 +175,17 @@ class Augmentation(Augmenter):
         return "partner" in self.components
 
     def check_construction(self) -> None:
+        lost = [name for name, value in vars(self).items() if isinstance(value, Learn)]
+        if lost:
+            raise TypeError(
+                f"{type(self).__name__} keeps learn(...) as an attribute, where nothing learns it; declare it with"
+                f' self.add_phi("{lost[0]}", {lost[0]}, support=…)'
+            )
         laws = self._mean_laws()
         for name, law in laws.items():
             self._check_rows(name, law)
-        self.components = [*laws, *self.draw_free(View(torch.empty(0)), as_noise(None))]
+        free = self.draw_free(View(torch.empty(0)), as_noise(None))
+        self.components = [*laws, *(name for name in free if name != "leader")]
         if not self._joins() and type(self).transform is Augmentation.transform:
             raise TypeError(f"{type(self).__name__} must define transform(x, gamma), which returns T_γ(x)")
         for law in laws.values():
@@ -242,18 +257,19 @@ class Augmentation(Augmenter):
         if "partner" in gamma:
             view = credit_partners(view, gamma["partner"])
         named = {f"{prefix}{name}": value for name, value in gamma.items()}
-        view = replace(view, target=self.retarget(view.target, gamma), gamma={**view.gamma, **named})
+        view = replace(view, target=self.retarget(view, gamma), gamma={**view.gamma, **named})
         return view.followed_by(operator)
 
     def _joins(self) -> bool:
         return type(self).operator is not Augmentation.operator
 
     def _check_mask(self, view: View) -> None:
-        if view.mask is not None and not self.keeps_masks:
-            raise ValueError(
-                f"{type(self).__name__} cannot keep a mask true to its image; leave it out, or call augment without"
-                " mask= (an augmentation of your own says keeps_masks = True when no pixel moves)"
-            )
+        for name, given in (("mask", view.mask), ("boxes", view.boxes)):
+            if given is not None and not self.keeps_masks:
+                raise ValueError(
+                    f"{type(self).__name__} cannot keep {name}= true to its image; leave the one or the other out"
+                    " (an augmentation of your own says keeps_masks = True when no pixel moves)"
+                )
 
     def _check_shapes(self, gamma: dict[str, Tensor], x: Tensor) -> None:
         for name, law in self._mean_laws().items():
@@ -289,7 +305,7 @@ class Augmentation(Augmenter):
                     log_prob = log_prob * self.matters(view).to(log_prob.dtype)
                 log_prob = _per_row(log_prob)
                 credit = log_prob if credit is None else credit + log_prob
-        return {**gamma, **self.draw_free(view, noise)}, credit
+        return gamma, credit
 
     def _priors_of_gamma(self, laws: Mapping[str, Distribution]) -> Mapping[str, Distribution]:
         prior = self.prior_gamma

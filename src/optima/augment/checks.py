@@ -52,6 +52,22 @@ def check_mask(mask: Tensor | None, x: Tensor) -> None:
         )
 
 
+def check_boxes(boxes: Tensor | None, x: Tensor) -> None:
+    """Raise unless these are upright boxes in the images."""
+    if boxes is None:
+        return
+    if not isinstance(boxes, Tensor) or not boxes.is_floating_point():
+        came = str(boxes.dtype) if isinstance(boxes, Tensor) else type(boxes).__name__
+        raise TypeError(f"boxes must be a floating-point tensor, since they move by parts of a pixel, got {came}")
+    if x.ndim != 4 or boxes.ndim != 3 or len(boxes) != len(x) or boxes.shape[-1] != 4:
+        raise ValueError(
+            f"boxes must hold n boxes for each of the images (B, C, H, W), shape ({len(x)}, n, 4), got"
+            f" {tuple(boxes.shape)}"
+        )
+    if boxes.device.type == "cpu" and bool((boxes[..., :2] > boxes[..., 2:]).any()):
+        raise ValueError("boxes must be given as left, top, right, bottom; one of them ends before it begins")
+
+
 def check_replay(replay: Mapping[str, Tensor], expected: set[str], rows: int) -> None:
     """Raise unless `replay` holds every component of γ, one row each."""
     if not isinstance(replay, Mapping):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
@@ -24,17 +24,7 @@ class Sequential(Augmenter):
 
     def __init__(self, *augmentations: Augmenter):
         super().__init__()
-        if not augmentations:
-            raise ValueError("Sequential needs at least one augmentation")
-        self._names: list[str] = []
-        for augmentation in augmentations:
-            if not isinstance(augmentation, Augmenter):
-                raise TypeError(f"Sequential takes augmentations, got {type(augmentation).__name__}")
-            if {id(leaf) for _, leaf in self.leaves()} & {id(leaf) for _, leaf in augmentation.leaves()}:
-                raise ValueError("the same augmentation object appears twice; build a second one")
-            name = self._free_name(type(augmentation).__name__.lower())
-            self.add_module(name, augmentation)
-            self._names.append(name)
+        self._names = adopt(self, augmentations)
 
     def __len__(self) -> int:
         return len(self._names)
@@ -57,6 +47,27 @@ class Sequential(Augmenter):
         for name, augmentation in self.steps():
             yield from augmentation.leaves(f"{prefix}{name}.")
 
-    def _free_name(self, base: str) -> str:
-        taken = sum(name == base or name.startswith(f"{base}_") for name in self._names)
-        return base if not taken else f"{base}_{taken + 1}"
+
+def adopt(owner: Augmenter, augmentations: Sequence[Augmenter], *, taken: Sequence[str] = ()) -> list[str]:
+    """Make them submodules of `owner`, each named after its class, with a number when the class repeats."""
+    kind = type(owner).__name__
+    if not augmentations:
+        raise ValueError(f"{kind} needs at least one augmentation")
+    names: list[str] = []
+    seen: set[int] = set()
+    for augmentation in augmentations:
+        if not isinstance(augmentation, Augmenter):
+            raise TypeError(f"{kind} takes augmentations, got {type(augmentation).__name__}")
+        leaves = {id(leaf) for _, leaf in augmentation.leaves()}
+        if seen & leaves:
+            raise ValueError("the same augmentation object appears twice; build a second one")
+        seen |= leaves
+        name = _free_name(type(augmentation).__name__.lower(), [*taken, *names])
+        owner.add_module(name, augmentation)
+        names.append(name)
+    return names
+
+
+def _free_name(base: str, names: Sequence[str]) -> str:
+    taken = sum(name == base or name.startswith(f"{base}_") for name in names)
+    return base if not taken else f"{base}_{taken + 1}"

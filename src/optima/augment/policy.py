@@ -20,11 +20,13 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch.distributions import Distribution
 
+from optima.augment.affine import Affine
 from optima.augment.augmenter import Augmenter
 from optima.augment.base import Augmentation
+from optima.augment.choice import Maybe, OneOf
 from optima.augment.compose import Sequential
-from optima.augment.geometric import Rotate, Translate
-from optima.augment.mixing import Mixup
+from optima.augment.geometric import CropResize, Flip, Rotate, Scale, Shear, Translate
+from optima.augment.mixing import CutMix, Mixup
 from optima.augment.signal import GaussianNoise, Shift
 from optima.augment.summary import DIVERGED
 from optima.augment.text import TokenDropout
@@ -42,8 +44,16 @@ from optima.sampling import ESTIMATORS, Estimator
 SCHEMA = 1
 
 _FAMILIES: dict[str, type[Augmentation]] = {
-    family.__name__: family for family in (GaussianNoise, Mixup, Rotate, Shift, TokenDropout, Translate)
+    family.__name__: family
+    for family in (
+        *(Affine, CropResize, Flip, Rotate, Scale, Shear, Translate),
+        *(CutMix, Mixup),
+        *(GaussianNoise, Shift),
+        TokenDropout,
+    )
 }
+
+_COMPOSITES: dict[str, type[Augmenter]] = {kind.__name__: kind for kind in (Maybe, OneOf, Sequential)}
 
 _ESTIMATOR_TYPES = tuple(type(estimator) for estimator in ESTIMATORS.values())
 
@@ -110,12 +120,16 @@ def load(path: str | os.PathLike[str], *, families: Sequence[type[Augmentation]]
 
 
 def _describe(augment: Augmenter) -> dict[str, Any]:
-    if isinstance(augment, Sequential):
-        return {"type": "Sequential", "steps": [_describe(step) for _, step in augment.steps()]}
-    if not isinstance(augment, Augmentation):
+    if isinstance(augment, Augmentation):
+        return {"type": type(augment).__name__, "arguments": _arguments(augment)}
+    if not isinstance(augment, Sequential | OneOf | Maybe):
         raise TypeError(f"cannot save a {type(augment).__name__}")
-    described = {name: _value(augment, name, value) for name, value in augment.arguments.items() if value is not None}
-    return {"type": type(augment).__name__, "arguments": described}
+    described = {"type": type(augment).__name__, "steps": [_describe(step) for _, step in augment.steps()]}
+    return described if isinstance(augment, Sequential) else {**described, "arguments": _arguments(augment.choice)}
+
+
+def _arguments(leaf: Augmentation) -> dict[str, Any]:
+    return {name: _value(leaf, name, value) for name, value in leaf.arguments.items() if value is not None}
 
 
 def _value(augment: Augmentation, name: str, value: Any) -> Any:
@@ -173,8 +187,9 @@ def _built(document: dict[str, Any], known: dict[str, type[Augmentation]], stem:
 def _build(data: Any, known: dict[str, type[Augmentation]]) -> Augmenter:
     if not isinstance(data, dict):
         raise AttributeError(f"an augmentation is described by an object, got {type(data).__name__}")
-    if data["type"] == "Sequential":
-        return Sequential(*(_build(step, known) for step in data["steps"]))
+    if data["type"] in _COMPOSITES:
+        options = {name: _argument(value) for name, value in data.get("arguments", {}).items()}
+        return _COMPOSITES[data["type"]](*(_build(step, known) for step in data["steps"]), **options)
     if data["type"] not in known:
         raise ValueError(
             f"the policy names the augmentation {data['type']!r}, which is not one of {sorted(known)};"

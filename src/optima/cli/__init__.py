@@ -8,6 +8,8 @@ from io import TextIOWrapper
 import typer
 
 from optima.cli.demo import demo
+from optima.cli.output import UsageError, sentence, usage
+from optima.cli.preview import preview
 from optima.cli.reproduce import reproduce
 from optima.version import __version__
 
@@ -18,6 +20,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+# nothing is lost when a preview fails: what is wrong with its input is wrong usage, whenever it is noticed
+_wrong_input = usage(ValueError, TypeError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError)
+app.command()(_wrong_input(preview))
 app.command()(reproduce)
 
 
@@ -35,12 +40,16 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; a wrong argument is one clear line and exit code 2, never a traceback."""
+    """Run the command line; what goes wrong is one clear line, never a traceback (except under `python -X dev`)."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot write φ gets a question mark, not a failure
     try:
         app()
-    except (ValueError, TypeError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError) as error:
-        print(f"optima: {error}", file=sys.stderr)
-        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if sys.flags.dev_mode:
+            raise
+        print(f"optima: {sentence(error)}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UsageError) else 1)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Column, Table
 
-from optima.cli.output import checked_folder
+from optima.cli.output import MOST_EPOCHS, checked_folder, checked_range, usage, writing
 
 if TYPE_CHECKING:
     from optima.experiments.three_ways import Comparison, Epoch
@@ -32,8 +32,8 @@ def demo(
     as_json: bool = typer.Option(False, "--json", help="Print the results as JSON instead of tables."),
 ) -> None:
     """Train a small CNN on 300 bundled digits three ways (none, fixed, learned): a table and report.html."""
-    folder = checked_folder(output)
-    _check(seed, epochs, folder, force=force)
+    with usage():
+        folder = _checked(seed, epochs, output, force=force)
     from optima.experiments.three_ways import compare
     from optima.report.findings import as_json as document_of
 
@@ -41,24 +41,26 @@ def demo(
         comparison = compare(seed, epochs, on_epoch)
     document = document_of(comparison)
     page = _page(comparison)
-    _write(comparison, document, page, folder)
+    with writing(folder):
+        _write(comparison, document, page, folder)
     if as_json:
         print(json.dumps(document, allow_nan=False))
     else:
         _show(document, folder, page is not None)
 
 
-def _check(seed: int, epochs: int, output: Path, *, force: bool) -> None:
-    """Raise for the first thing that would make the run fail, before it starts."""
+def _checked(seed: int, epochs: int, output: str, *, force: bool) -> Path:
+    """The folder to write to, or an error for the first thing that would make the run fail, before it starts."""
     if not 0 <= seed < 2**63:
         raise ValueError(f"--seed must be a whole number from 0 to 2^63 - 1, got {seed}")
-    if epochs < 1:
-        raise ValueError(f"--epochs must be at least 1, got {epochs}")
-    existing = [output / name for name in WRITTEN if (output / name).exists()]
+    checked_range("--epochs", epochs, 1, MOST_EPOCHS)
+    folder = checked_folder(output)
+    existing = [folder / name for name in WRITTEN if (folder / name).exists()]
     if existing and not force:
         raise FileExistsError(f"{existing[0]} exists; pass --force to overwrite it, or choose another --output")
     if folders := [path for path in existing if path.is_dir()]:
         raise FileExistsError(f"{folders[0]} is a folder; choose another --output")
+    return folder
 
 
 @contextmanager

@@ -12,11 +12,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from optima.cli.output import checked_folder
+from optima.cli.output import MOST_EPOCHS, checked_folder, checked_range, usage, writing
 
 SEEDS = {"small": 3, "full": 20}
 EXPERIMENTS = ("regression",)
 EPOCHS = 3000
+MOST_SEEDS = 10_000
 WIDE = 160
 
 
@@ -33,10 +34,12 @@ def reproduce(
 
     A finished seed is kept in the output folder and not run again.
     """
-    count = _checked(name, scale, seeds, epochs)
-    folder = checked_folder(f"runs/reproduce/{name}" if output is None else output)
-    summary = _run(folder, count, epochs, force=force)
-    drawn = _draw(summary, folder)
+    with usage():
+        count = _checked(name, scale, seeds, epochs)
+        folder = checked_folder(f"runs/reproduce/{name}" if output is None else output)
+    with writing(folder):
+        summary = _run(folder, count, epochs, force=force)
+        drawn = _draw(summary, folder)
     if as_json:
         print(json.dumps(summary, ensure_ascii=False, allow_nan=False))
     else:
@@ -49,11 +52,10 @@ def _checked(name: str, scale: str, seeds: int | None, epochs: int) -> int:
         raise ValueError(f"unknown experiment {name!r}; expected one of: {', '.join(EXPERIMENTS)}")
     if scale not in SEEDS:
         raise ValueError(f"--scale must be one of {', '.join(SEEDS)}, got {scale!r}")
-    if seeds is not None and seeds < 1:
-        raise ValueError(f"--seeds must be at least 1, got {seeds}")
-    if epochs < 1:
-        raise ValueError(f"--epochs must be at least 1, got {epochs}")
-    return SEEDS[scale] if seeds is None else seeds
+    count = SEEDS[scale] if seeds is None else seeds
+    checked_range("--seeds", count, 1, MOST_SEEDS)
+    checked_range("--epochs", epochs, 1, MOST_EPOCHS)
+    return count
 
 
 def _run(folder: Path, count: int, epochs: int, *, force: bool) -> dict[str, Any]:
@@ -61,7 +63,8 @@ def _run(folder: Path, count: int, epochs: int, *, force: bool) -> dict[str, Any
     from optima.experiments.regression import METHODS, Settings
     from optima.experiments.regression_study import study
 
-    with _progress() as progress:
+    # a ValueError is the study's refusal of what is in the folder; of a run that fails it raises another error
+    with usage(ValueError), _progress() as progress:
         task = progress.add_task(f"{count} seeds × {len(METHODS)} methods", total=count * len(METHODS))
         return study(
             folder,

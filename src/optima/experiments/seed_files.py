@@ -1,15 +1,19 @@
 """An experiment's seeds as files: a finished seed is one JSON file, kept and not run again.
 
-What is missing is run in several processes.
+What is missing is run in several processes. A run that fails, or an interrupt, stops them at once and loses only the
+seeds under way.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import closing, contextmanager
 from itertools import product
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,11 @@ from optima.files import write_whole
 SCHEMA = 1
 
 Run = Callable[[int, str], dict[str, Any]]
+Numbers = Generator[tuple[int, str, dict[str, Any]], None, None]
+
+
+class RunError(RuntimeError):
+    """One run of an experiment failed; the message says which, and how."""
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
@@ -72,6 +81,8 @@ class SeedFiles:
     ) -> dict[int, dict[str, Any]]:
         """Every seed's runs by name, running those that are missing.
 
+        Raises a ValueError before anything is run where what is in the folder forbids it, and a RunError afterwards.
+
         Args:
             seeds: wanted.
             names: of one seed's runs.
@@ -83,25 +94,66 @@ class SeedFiles:
         tick(len(done) * len(names))
         missing = [seed for seed in seeds if seed not in done]
         under_way: dict[int, dict[str, Any]] = {seed: {} for seed in missing}
-        for seed, name, numbers in _run_all(run, list(product(missing, names)), processes):
-            under_way[seed][name] = numbers
-            tick(1)
-            if len(under_way[seed]) == len(names):
-                done[seed] = {name: under_way[seed][name] for name in names}
-                self.keep(seed, done[seed])
+        # closed here: an interrupt outside the generator would leave its processes running
+        with closing(_run_all(run, list(product(missing, names)), processes)) as finished:
+            for seed, name, numbers in finished:
+                under_way[seed][name] = numbers
+                tick(1)
+                if len(under_way[seed]) == len(names):
+                    done[seed] = {name: under_way[seed][name] for name in names}
+                    with _naming(f"seed {seed}"):
+                        self.keep(seed, done[seed])
         return {seed: done[seed] for seed in seeds}
 
 
-def _run_all(run: Run, jobs: list[tuple[int, str]], processes: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
+def _run_all(run: Run, jobs: list[tuple[int, str]], processes: int) -> Numbers:
     """Each job with its numbers, in the order they finish."""
     if min(processes, len(jobs)) <= 1:
-        yield from ((seed, name, run(seed, name)) for seed, name in jobs)
+        for seed, name in jobs:
+            with _naming(f"{name}, seed {seed}"):
+                numbers = run(seed, name)
+            yield seed, name, numbers
         return
     # spawn: a forked copy of a process that has used torch's threads can hang
-    with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(run, *job): job for job in jobs}
-        try:
-            for future in as_completed(futures):
-                yield *futures[future], future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    pool = ProcessPoolExecutor(min(processes, len(jobs)), mp_context=get_context("spawn"))
+    strangers = set(active_children())
+    futures: dict[Future[dict[str, Any]], tuple[int, str]] = {}
+    try:
+        with _interrupts_ignored():
+            futures.update((pool.submit(run, *job), job) for job in jobs)
+        for future in as_completed(futures):
+            seed, name = futures[future]
+            with _naming(f"{name}, seed {seed}"):
+                numbers = future.result()
+            yield seed, name, numbers
+    except BaseException:  # an interrupt, a run that failed, or a caller who wants no more
+        for worker in set(active_children()) - strangers:
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _naming(run: str) -> Iterator[None]:
+    """Say which run it was that failed; an error of the operating system names a file instead."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise RunError(f"{run}: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Processes started in here ignore Ctrl-C for good, which a terminal sends to them as well: they are stopped by
+    the one that started them, and have nothing to print about it."""
+    if threading.current_thread() is not threading.main_thread():  # where Python lets nobody change a handler
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from optima.augment.augmenter import Augmenter
 from optima.augment.view import Target, View
 from optima.bayes.layers import draws_per_row, kl_theta
-from optima.likelihoods import Likelihood, as_likelihood
+from optima.likelihoods import Categorical, Likelihood, as_likelihood
 from optima.objective import estimators
+from optima.objective.consistency import jensen_shannon
 from optima.objective.elbo import elbo, jensen, log_marginal, marginalization_advantage, naive
 from optima.objective.reach import is_bayesian, unreached
+from optima.posterior import LearnedPhi
 
 Bound = Literal["jensen", "marginal", "naive"]
+_CHECK_EVERY = 100  # a walk over autograd's graph costs about as much as building it
 _BOUNDS = {"jensen": jensen, "marginal": log_marginal, "naive": naive}
 
 
@@ -33,6 +37,7 @@ class Loss:
         kl_phi: KL(q(φ) ‖ p(φ)).
         advantage: Δ_φ, mean over the batch, nats per example; None for one draw per example, or where a Bayesian layer
             draws a θ per row, whose spread would count as well.
+        jsd: the Jensen–Shannon divergence of the views of an example, mean over the batch, in nats; None without one.
     """
 
     value: Tensor
@@ -41,6 +46,7 @@ class Loss:
     kl_theta: Tensor
     kl_phi: Tensor
     advantage: Tensor | None
+    jsd: Tensor | None = None
 
     def backward(self) -> None:
         """Accumulate the gradients of `value`."""
@@ -69,22 +75,28 @@ class ELBO(nn.Module):
         beta_theta: float = 1.0,
         beta_phi: float = 1.0,
         bound: Bound = "jensen",
+        jsd: float = 0.0,
     ):
         super().__init__()
-        if isinstance(num_data, bool) or not isinstance(num_data, int) or num_data < 1:
+        if isinstance(num_data, bool) or not isinstance(num_data, int | np.integer) or num_data < 1:
             raise ValueError(
                 f"num_data must be the number of training examples, a positive whole number, got {num_data!r}"
             )
-        for name, beta in (("beta_theta", beta_theta), ("beta_phi", beta_phi)):
+        for name, beta in (("beta_theta", beta_theta), ("beta_phi", beta_phi), ("jsd", jsd)):
             if isinstance(beta, bool) or not isinstance(beta, int | float):
                 raise TypeError(f"{name} must be a number, got {type(beta).__name__}")
             if not 0 <= beta < float("inf"):
                 raise ValueError(f"{name} must be finite and not negative, got {beta}")
-        if bound not in _BOUNDS:
+        if not isinstance(bound, str) or bound not in _BOUNDS:
             raise ValueError(f'bound must be "jensen", "marginal" or "naive", got {bound!r}')
-        self.num_data, self.beta_theta, self.beta_phi, self.bound = num_data, beta_theta, beta_phi, bound
-        self.likelihood = as_likelihood(likelihood)
-        self._reached: WeakSet[Augmenter] = WeakSet()
+        self.num_data, self.beta_theta, self.beta_phi, self.bound = int(num_data), beta_theta, beta_phi, bound
+        self.likelihood, self.jsd = as_likelihood(likelihood), jsd
+        if jsd and not isinstance(self.likelihood, Categorical):
+            raise ValueError(
+                f"jsd compares class probabilities, and {type(self.likelihood).__name__} gives none;"
+                ' use likelihood="categorical"'
+            )
+        self._reached: WeakKeyDictionary[Augmenter, int] = WeakKeyDictionary()
         self._knows_theta = False
 
     def forward(
@@ -106,9 +118,16 @@ class ELBO(nn.Module):
                 "the marginal bound needs one θ for the draws of γ of an example, and this model draws one per row:"
                 ' build its Bayesian layers with draws="step", or use bound="jensen"'
             )
-        log_lik = self.likelihood.log_lik(output, target).view(view.samples, view.examples)
+        divergence: Tensor | None = None
+        if view.clean:
+            log_lik = self.likelihood.log_lik(output[: view.examples], target).unsqueeze(0)
+            divergence = jensen_shannon(output.view(1 + view.samples, view.examples, -1))
+        else:
+            log_lik = self.likelihood.log_lik(output, target).view(view.samples, view.examples)
         _check_numbers(log_lik, output, view)
-        per_example = self._surrogate(log_lik, view)
+        per_example = (
+            self._surrogate(log_lik, view) if divergence is None else self._consistent(log_lik, divergence, view)
+        )
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             self._check_modes(per_example, model, augment)
             if augment is not None:
@@ -116,8 +135,18 @@ class ELBO(nn.Module):
         theta = self.likelihood.kl() if model is None else kl_theta(model) + self.likelihood.kl()
         phi = torch.zeros(()) if augment is None else augment.kl()
         terms = elbo(per_example, theta, phi, self.num_data, beta_theta=self.beta_theta, beta_phi=self.beta_phi)
-        advantage = marginalization_advantage(log_lik.detach()).mean() if same_theta and view.samples > 1 else None
         value, data, theta, phi = (term.detach() for term in terms)
+        if divergence is not None:
+            return Loss(
+                -terms.value / self.num_data,
+                value,
+                self.num_data * log_lik.detach().mean(),
+                theta,
+                phi,
+                None,
+                divergence.detach().mean(),
+            )
+        advantage = marginalization_advantage(log_lik.detach()).mean() if same_theta and view.samples > 1 else None
         return Loss(-terms.value / self.num_data, value, data, theta, phi, advantage)
 
     if TYPE_CHECKING:
@@ -134,6 +163,15 @@ class ELBO(nn.Module):
         signal = self._signal(log_lik.detach(), view)
         return estimators.score_function(value, signal, view.log_prob.view_as(log_lik))
 
+    def _consistent(self, log_lik: Tensor, divergence: Tensor, view: View) -> Tensor:
+        """log p(y | x) − jsd · JSD with the right gradient, (B,): the K draws of an example share one signal."""
+        value = log_lik[0] - self.jsd * divergence
+        if view.log_prob is None:
+            return estimators.pathwise(value)
+        signal = value.detach() - estimators.leave_one_out_batch(value.detach())
+        owed = view.log_prob.view(view.samples, view.examples)
+        return estimators.score_function(value, signal.expand_as(owed), owed)
+
     def _signal(self, log_lik: Tensor, view: View) -> Tensor:
         if view.samples == 1:
             return log_lik - estimators.leave_one_out_batch(log_lik[0], view.sources)
@@ -149,6 +187,12 @@ class ELBO(nn.Module):
             raise TypeError(f"output must be the tensor of logits or predictions, got {type(output).__name__}")
         if view.target is None:
             raise ValueError("the view has no targets: call augment(x, y)")
+        if view.clean != bool(self.jsd):
+            raise ValueError(
+                "this view begins with the batch as it is, which is for the consistency term: pass jsd= to ELBO"
+                if view.clean
+                else f"jsd={self.jsd} compares the draws with the batch as it is: call augment(x, y, clean=True)"
+            )
         if view.examples > self.num_data:
             raise ValueError(
                 f"num_data is the number of training examples, {self.num_data}, but this batch alone has"
@@ -162,6 +206,8 @@ class ELBO(nn.Module):
             raise ValueError(
                 "this view was drawn by an augmentation that learns: pass augment= so that its KL is counted"
             )
+        if augment is not None and view.phi:
+            _check_same_policy(view, augment)
         return view.target
 
     def _check_modes(self, per_example: Tensor, model: nn.Module | None, augment: Augmenter | None) -> None:
@@ -176,16 +222,38 @@ class ELBO(nn.Module):
             self._knows_theta = True
 
     def _check_reach(self, per_example: Tensor, view: View, augment: Augmenter) -> None:
-        """Once per augmentation: is every φ that learns connected to the data term?"""
-        if not view.gamma or (augment in self._reached and view.phi):
+        """Now and then: is every φ that learns connected to the data term? A φ whose branch no row of this batch has
+        chosen is asked about at the next step."""
+        steps = self._reached.get(augment, 0)
+        if not view.gamma or (steps % _CHECK_EVERY and view.phi):
+            self._reached[augment] = steps + 1
             return
-        if lost := unreached(per_example, augment):
+        lost = unreached(per_example, augment)
+        missed = tuple(name for name in lost if name.startswith(view.idle)) if view.idle else ()
+        if lost := [name for name in lost if name not in missed]:
             raise ValueError(
                 f"the data cannot move {', '.join(lost)}: no gradient leads from the likelihood to it."
                 " Was view.x detached, turned into integers, replayed, or drawn under no_grad?"
                 " Mend that, or give a plain number instead of learn(...)"
             )
-        self._reached.add(augment)
+        if not missed:
+            self._reached[augment] = steps + 1
+
+
+def _check_same_policy(view: View, augment: Augmenter) -> None:
+    """Raise where another augmentation drew the view, whose KL would then not be counted."""
+    known = dict(augment.named_phi())
+    if set(view.phi) != set(known):
+        raise ValueError(
+            f"augment= is not what drew this view: the view's φ are {sorted(view.phi)}, and its own are"
+            f" {sorted(known)}; pass the augmentation that made the view, and join several in a Sequential"
+        )
+    fixed = [name for name, draw in view.phi.items() if draw.requires_grad and not isinstance(known[name], LearnedPhi)]
+    if fixed:
+        raise ValueError(
+            f"augment= is not what drew this view: there {', '.join(fixed)} is learned, and here it is fixed;"
+            " pass the augmentation that made the view"
+        )
 
 
 def _check_numbers(log_lik: Tensor, output: Tensor, view: View) -> None:

@@ -24,6 +24,10 @@ class Operator(Protocol):
         """What it does to a map of labels over the pixels."""
         ...
 
+    def on_boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
+        """What it does to boxes (rows, n, 4) given as left, top, right, bottom in pixels, for images of this size."""
+        ...
+
     def rows(self, index: Tensor) -> Operator:
         """The same for some of the rows, given by number."""
         ...
@@ -56,6 +60,9 @@ class Plain:
 
     def on_mask(self, mask: Tensor) -> Tensor:
         return mask
+
+    def on_boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
+        return boxes
 
     def rows(self, index: Tensor) -> Plain:
         return Plain(self.function, {name: value[index] for name, value in self.gamma.items()})
