@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types docs format regression clean
+.PHONY: demo test lint types docs format bench-images bench-cost contact-sheets regression clean
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "optima needs Python 3.11 or newer; run make PYTHON=…")'
@@ -40,6 +40,24 @@ docs: $(VENV)/dev.stamp
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+$(VENV)/bench.stamp: $(VENV)/dev.stamp
+	$(INSTALL) --editable '.[bench]'
+	@touch $@
+
+# speed against other libraries, and what learning costs; about 40 minutes. BENCH_ARGS=--quick for a look
+SHIM := ../shared/tools
+bench-images: $(VENV)/bench.stamp
+	$(BIN)/python -m benchmarks.images $(if $(wildcard $(SHIM)),--torchvision-shim $(SHIM)) $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.images --table --write docs/benchmarks.md
+
+bench-cost: $(VENV)/bench.stamp
+	$(BIN)/python -m benchmarks.learning_cost $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.learning_cost --table --write docs/benchmarks.md
+
+# the pictures of docs/augmentations.md
+contact-sheets: $(VENV)/dev.stamp
+	$(BIN)/python docs/_contact_sheets.py
 
 # the paper's regression experiment at full scale; minutes, not seconds
 regression: $(VENV)/user.stamp

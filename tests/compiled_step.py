@@ -23,6 +23,20 @@ def image_policy() -> optima.Sequential:
     )
 
 
+def wide_policy() -> optima.Sequential:
+    return optima.Sequential(
+        optima.Flip(learn(0.4)),
+        optima.Affine(std=learn([5.0, 0.1, 0.1, 5.0, 0.1, 0.1]), covariance="full"),
+        optima.CropResize(range=learn(0.2)),
+        optima.Hue(std=learn(10.0)),
+        optima.Contrast(std=learn(0.1)),
+        optima.Gamma(std=learn(0.1)),
+        optima.Blur(std=learn(0.5)),
+        optima.Erase(range=learn(0.3)),
+        optima.CutMix(alpha=learn(1.0), mode="pair"),
+    )
+
+
 def scored_policy() -> optima.Augmentation:
     return optima.Rotate(std=learn(10.0), estimator="score_function")
 
@@ -44,6 +58,7 @@ def on_tokens() -> tuple[nn.Module, Tensor]:
 CASES = {
     "image": (image_policy, on_images, 1, "jensen"),
     "image, three draws": (image_policy, on_images, 3, "marginal"),
+    "every kind": (wide_policy, on_images, 1, "jensen"),
     "score function": (scored_policy, on_images, 1, "jensen"),
     "tokens": (token_policy, on_tokens, 2, "marginal"),
 }

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent, Normal, TransformedDistribution
 from torch.distributions.constraints import Constraint
 
+from optima.distributions import map_tensors, tensors_of
 from optima.sampling import sample
 from optima.supports import bounds, contains
 
@@ -41,11 +42,18 @@ def summarise(distribution: Distribution, support: Constraint | None = None) -> 
         mean = torch.tensordot(weights, push(loc + scale * nodes.view(-1, *[1] * loc.ndim)), 1)
         ends = push(loc - 1.6448536 * scale), push(loc + 1.6448536 * scale)
         return Summary(mean, torch.minimum(*ends), torch.maximum(*ends))
-    draws = sample(distribution, (_DRAWS,), noise=torch.Generator().manual_seed(0)).double()
+    draws = _fixed_draws(distribution)
     if support is not None:
         draws = draws.masked_fill(~support.check(draws), torch.nan) if support.event_dim == 0 else draws
     low, high = draws.nanquantile(torch.tensor([0.05, 0.95], dtype=torch.float64), dim=0)
-    return Summary(draws.nanmean(0).float(), low.float(), high.float())
+    device = next((tensor.device for tensor in tensors_of(distribution)), draws.device)
+    return Summary(*(part.float().to(device) for part in (draws.nanmean(0), low, high)))
+
+
+def _fixed_draws(distribution: Distribution) -> Tensor:
+    """The same draws wherever the distribution lives: made on the CPU, from a generator of their own."""
+    there = map_tensors(distribution, lambda tensor: tensor.cpu())
+    return sample(there, (_DRAWS,), noise=torch.Generator().manual_seed(0)).double()
 
 
 def log_mass(distribution: Distribution, support: Constraint) -> float:
@@ -65,7 +73,7 @@ def mass(distribution: Distribution, support: Constraint) -> Tensor:
     try:
         inside = distribution.cdf(high) - distribution.cdf(low)
     except NotImplementedError:
-        draws = sample(distribution, (_DRAWS,), noise=torch.Generator().manual_seed(0)).double()
+        draws = _fixed_draws(distribution)
         inside = ((draws >= low) & (draws <= high)).flatten(draws.ndim - len(distribution.event_shape)).all(-1)
         inside = inside.double().mean(0)
     return torch.as_tensor(inside)

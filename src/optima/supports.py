@@ -24,6 +24,7 @@ class Domain:
         prior_scale: spread of the default prior on the unconstrained line.
         allows_off: whether `off` may be given as a fixed value although it lies on the support's edge.
         shapes: the shapes φ may have.
+        labels: what its elements are called, where it is a vector.
     """
 
     support: Constraint
@@ -32,6 +33,7 @@ class Domain:
     prior_scale: float = 1.0
     allows_off: bool = True
     shapes: tuple[tuple[int, ...], ...] = ((),)
+    labels: tuple[str, ...] = ()
 
 
 def bijection_of(support: Constraint) -> Any:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import optima
 from optima.cli import main
 from optima.cli.demo import WRITTEN
+from optima.cli.output import checked_folder
 
 DEMO = ("demo", "--epochs", "1", "--output")
 
@@ -73,6 +77,7 @@ def test_nothing_is_overwritten_without_force(call, tmp_path: Path, name: str):
     [
         (("--epochs", "0"), "--epochs must be at least 1, got 0"),
         (("--epochs", "-3"), "--epochs must be at least 1, got -3"),
+        (("--epochs", "9" * 20), "--epochs must be at most 1000000, got 99999999999999999999"),
         (("--seed", "-1"), "--seed must be a whole number from 0"),
         (("--seed", str(2**63)), "--seed must be a whole number from 0"),
     ],
@@ -91,6 +96,71 @@ def test_an_output_that_is_a_file_is_refused_before_training(call, tmp_path: Pat
     code, out, err = call(*DEMO, str(tmp_path / "taken" / below), "--force")
     assert (code, out) == (2, "")
     assert err == f"optima: --output must be a folder, and {tmp_path / 'taken'} is a file\n"
+
+
+NO_SUCH_PLACES = [
+    pytest.param("n" * 300, "File name too long", id="too long"),
+    pytest.param("/proc/nope/x", "No such file or directory", id="not for us"),
+]
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="a file system where nobody may make a folder")
+@pytest.mark.parametrize(("place", "why"), NO_SUCH_PLACES)
+def test_an_output_that_cannot_be_made_is_refused_before_training(call, monkeypatch, tmp_path: Path, place, why: str):
+    monkeypatch.setattr("optima.experiments.three_ways.compare", stops(AssertionError("it trained")))
+    output = os.path.join(tmp_path, place)  # noqa: PTH118  the second alone where it begins at the root
+    assert call(*DEMO, output) == (2, "", f"optima: --output: cannot write to {output}: {why}\n")
+
+
+def test_looking_whether_a_folder_can_be_made_leaves_nothing(tmp_path: Path):
+    (tmp_path / "here").mkdir()
+    assert checked_folder(f"{tmp_path}/here/new/../and/deeper") == tmp_path / "here/new/../and/deeper"
+    assert list(tmp_path.rglob("*")) == [tmp_path / "here"]
+
+
+def stops(error: BaseException) -> Any:
+    def stop(*arguments: object, **options: object) -> None:
+        raise error
+
+    return stop
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("the training has diverged"), "the training has diverged"),
+        (RuntimeError("out of memory:\n  tried to allocate"), "out of memory: tried to allocate"),
+        (KeyError("angle"), "KeyError: 'angle'"),
+        (MemoryError(), "MemoryError"),
+        (OSError(errno.EACCES, "Permission denied", "digits.npz"), "digits.npz: Permission denied"),
+    ],
+)
+def test_what_fails_after_the_start_is_one_line_and_code_1(call, monkeypatch, tmp_path: Path, error, line: str):
+    monkeypatch.setattr("optima.experiments.three_ways.compare", stops(error))
+    assert call(*DEMO, str(tmp_path / "new")) == (1, "", f"optima: {line}\n")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_full_disk_is_named(call, monkeypatch, tmp_path: Path):
+    monkeypatch.setattr("optima.save", stops(OSError(errno.ENOSPC, "No space left on device")))
+    assert call(*DEMO, str(tmp_path)) == (1, "", f"optima: {tmp_path}: No space left on device\n")
+
+
+def test_an_interrupt_is_code_130_without_a_word(call, monkeypatch, tmp_path: Path):
+    monkeypatch.setattr("optima.experiments.three_ways.compare", stops(KeyboardInterrupt()))
+    assert call(*DEMO, str(tmp_path)) == (130, "", "")
+
+
+def test_a_developer_gets_the_traceback(tmp_path: Path):
+    code = (
+        "import sys; sys.argv = ['optima', 'demo', '--output', sys.argv[1]]\n"
+        "from optima import cli; from optima.experiments import three_ways\n"
+        "three_ways.compare = None; cli.main()"
+    )
+    command = [sys.executable, "-X", "dev", "-W", "ignore", "-c", code, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "Traceback" in result.stderr
 
 
 def test_a_folder_in_a_files_place_is_refused_even_with_force(call, tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -27,12 +28,12 @@ def reproduce(*arguments: object):
     return CliRunner().invoke(app, ["reproduce", *map(str, arguments)], catch_exceptions=False)
 
 
-def fails(monkeypatch, capsys, *arguments: object) -> str:
-    """What the command line says on standard error when it exits with 2."""
+def fails(monkeypatch, capsys, *arguments: object, code: int = 2) -> str:
+    """What the command line says on standard error when it exits with 2, or another code."""
     monkeypatch.setattr(sys, "argv", ["optima", "reproduce", *map(str, arguments)])
     with pytest.raises(SystemExit) as stop:
         main()
-    assert stop.value.code == 2
+    assert stop.value.code == code
     return capsys.readouterr().err
 
 
@@ -103,6 +104,8 @@ def test_other_settings_need_force(tmp_path, monkeypatch, capsys):
         (("imagenet",), "unknown experiment 'imagenet'; expected one of: regression"),
         (("regression", "--seeds", 0), "--seeds must be at least 1, got 0"),
         (("regression", "--epochs", -1), "--epochs must be at least 1, got -1"),
+        (("regression", "--epochs", 10**20), "--epochs must be at most 1000000, got 100000000000000000000"),
+        (("regression", "--seeds", 10**20), "--seeds must be at most 10000, got 100000000000000000000"),
         (("regression", "--scale", "huge"), "--scale must be one of small, full, got 'huge'"),
     ],
 )
@@ -117,6 +120,32 @@ def test_an_output_that_is_a_file_is_refused(tmp_path, monkeypatch, capsys):
     message = fails(monkeypatch, capsys, "regression", "--seeds", 1, *FEW, "--output", tmp_path / "taken")
     assert "taken" in message
     assert message.count("\n") == 1
+
+
+def test_an_output_that_cannot_be_made_is_refused_before_the_first_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("optima.experiments.regression_study.study", stops(AssertionError("it ran")))
+    message = fails(monkeypatch, capsys, "regression", *FEW, "--output", tmp_path / ("n" * 300))
+    assert message == f"optima: --output: cannot write to {tmp_path / ('n' * 300)}: File name too long\n"
+
+
+def stops(error: BaseException):
+    def stop(*arguments: object, **options: object) -> None:
+        raise error
+
+    return stop
+
+
+def test_a_run_that_fails_is_code_1_and_says_which(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("optima.experiments.regression_study.run", stops(ValueError("x has NaN")))
+    message = fails(monkeypatch, capsys, "regression", "--seeds", 1, "--output", tmp_path, code=1)
+    assert message == "optima: none, seed 0: ValueError: x has NaN\n"
+
+
+def test_a_disk_that_is_full_is_code_1_and_named(tmp_path, monkeypatch, capsys):
+    full = stops(OSError(errno.ENOSPC, "No space left on device"))
+    monkeypatch.setattr("optima.experiments.seed_files.write_whole", full)
+    message = fails(monkeypatch, capsys, "regression", "--seeds", 1, *FEW, "--output", tmp_path, code=1)
+    assert message == f"optima: {tmp_path}: No space left on device\n"
 
 
 def test_without_matplotlib_the_numbers_are_still_written(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from optima.experiments.seed_files import SeedFiles, read_json, write_json
+from optima.experiments.seed_files import RunError, SeedFiles, read_json, write_json
 
 NAMES = ("a", "b")
 
@@ -59,12 +59,35 @@ def test_a_run_that_fails_loses_only_its_own_seed(tmp_path):
             raise RuntimeError("out of memory")
         return plain_numbers(seed, name)
 
-    with pytest.raises(RuntimeError, match="out of memory"):
+    with pytest.raises(RunError, match=r"^b, seed 1: RuntimeError: out of memory$"):
         SeedFiles(tmp_path, {"epochs": 3}).complete([0, 1], NAMES, breaks, processes=1, tick=lambda count: None)
     assert [path.name for path in tmp_path.iterdir()] == ["seed-000.json"]
     calls = []
     complete(tmp_path, [0, 1], calls)
     assert calls == [(1, "a"), (1, "b")]
+
+
+def fails(seed: int, name: str) -> dict[str, float]:
+    raise ValueError(f"no {name}")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_failure_of_a_run_is_told_from_a_refusal_of_the_folder(tmp_path, processes: int):
+    files = SeedFiles(tmp_path, {})
+    with pytest.raises(RunError, match=r"^[ab], seed 0: ValueError: no [ab]$"):
+        files.complete([0], NAMES, fails, processes=processes, tick=lambda count: None)
+    with pytest.raises(RunError, match=r"^seed 0: ValueError: .*JSON"):
+        files.complete([0], ["a"], lambda seed, name: {"value": math.nan}, processes=1, tick=lambda count: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_counted_as_finished_is_on_disk(tmp_path):
+    def look(count: int) -> None:
+        seen.append((count, len(list(tmp_path.iterdir()))))
+
+    seen: list[tuple[int, int]] = []
+    SeedFiles(tmp_path, {}).complete([0], NAMES, plain_numbers, processes=1, tick=look)
+    assert seen == [(0, 0), (1, 0), (1, 1)]
 
 
 def test_force_runs_everything(tmp_path):

@@ -12,9 +12,12 @@ import optima
 from optima import sampling
 from optima.augment.view import View
 from optima.posterior import LearnedPhi
-from tests.objective.cases import CASES, Case
+from tests.objective.cases import CASES as PLAIN_CASES
+from tests.objective.cases import Case
+from tests.objective.cases_colour import COLOUR_CASES
 from tests.reference import GivenNoise
 
+CASES = PLAIN_CASES | COLOUR_CASES
 RTOL = 0.015  # a bias of 2 % does not pass
 
 EVERY = [(name, estimator) for name, case in CASES.items() for estimator in case.estimators]

@@ -20,7 +20,6 @@ from optima.posterior import LearnedPhi
 from tests.objective.gates import Gate
 from tests.reference import GivenNoise
 
-
 X = torch.tensor([[0.5], [-1.0], [2.0], [0.8]], dtype=torch.float64)
 Y = torch.tensor([[0.1], [0.7], [-0.4], [0.2]], dtype=torch.float64)
 # 0 and 1 are mixed with each other twice, so that draws reach a row by several ways; 2 and 3 share nothing with them

@@ -22,10 +22,13 @@ from torch.distributions import Distribution
 
 from optima.augment.affine import Affine
 from optima.augment.augmenter import Augmenter
+from optima.augment.augmix import AugMix
 from optima.augment.base import Augmentation
 from optima.augment.choice import Maybe, OneOf
+from optima.augment.colour import Brightness, Contrast, Gamma, Hue, Saturation
 from optima.augment.compose import Sequential
 from optima.augment.geometric import CropResize, Flip, Rotate, Scale, Shear, Translate
+from optima.augment.local import Blur, Erase
 from optima.augment.mixing import CutMix, Mixup
 from optima.augment.signal import GaussianNoise, Shift
 from optima.augment.summary import DIVERGED
@@ -47,6 +50,9 @@ _FAMILIES: dict[str, type[Augmentation]] = {
     family.__name__: family
     for family in (
         *(Affine, CropResize, Flip, Rotate, Scale, Shear, Translate),
+        *(Brightness, Contrast, Gamma, Hue, Saturation),
+        *(Blur, Erase),
+        *(AugMix,),
         *(CutMix, Mixup),
         *(GaussianNoise, Shift),
         TokenDropout,

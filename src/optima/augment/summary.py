@@ -11,6 +11,7 @@ Two numbers decide, neither of them a guess:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -30,6 +31,7 @@ KL_MOVED = 0.1
 COLLAPSED_SHARE = 0.1
 COLLAPSED_MASS = 0.95
 LEFT_START = 0.01
+_BETWEEN = "; "  # the elements of a vector φ
 
 MOVED = "moved by the data"
 AT_PRIOR = "at its prior (the data said nothing)"
@@ -57,14 +59,20 @@ class Row(NamedTuple):
 
 
 class PolicySummary:
-    """The table of a policy. Print it, or read `rows`."""
+    """The table of a policy. Print it, or read `rows`.
 
-    def __init__(self, rows: list[Row]):
+    Args:
+        rows: one for every φ.
+        labels: what to call the elements of a vector φ, by its name; numbers unless given.
+    """
+
+    def __init__(self, rows: list[Row], labels: Mapping[str, Sequence[str]] | None = None):
         self.rows = rows
+        self.labels = labels or {}
 
     def __str__(self) -> str:
         header = ("φ", "unit", "prior mean (90 %)", "posterior mean (90 %)", "verdict")
-        body = [(r.name, r.unit or "–", r.prior, _interval(r.mean, r.low, r.high), r.verdict) for r in self.rows]
+        body = [line for row in self.rows for line in _lines(row, self.labels.get(row.name, ()))]
         widths = [max(len(line[column]) for line in (header, *body)) for column in range(len(header))]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -79,11 +87,28 @@ class PolicySummary:
 
 def summarise_policy(augment: Augmenter) -> PolicySummary:
     """The summary of every φ in the policy."""
-    rows = []
+    rows, labels = [], {}
     for prefix, leaf in augment.leaves():
         for name, phi in leaf.named_phi(f"{prefix}." if prefix else ""):
             rows.append(_row(name, phi, leaf))
-    return PolicySummary(rows)
+            labels[name] = leaf.domains[name.rpartition(".")[2]].labels
+    return PolicySummary(rows, labels)
+
+
+def _lines(row: Row, labels: Sequence[str]) -> list[tuple[str, ...]]:
+    """A φ in the table: one line, or for a vector one more per element, below its name."""
+    posterior = _interval(row.mean, row.low, row.high)
+    if not isinstance(row.mean, list):
+        return [(row.name, row.unit or "–", row.prior, posterior, row.verdict)]
+    elements = posterior.split(_BETWEEN)
+    priors = row.prior.split(_BETWEEN)
+    shared, priors = ("", priors) if len(priors) == len(elements) else (row.prior, [""] * len(elements))
+    names = labels if len(labels) == len(elements) else [f"[{number}]" for number in range(1, len(elements) + 1)]
+    parts = zip(names, priors, elements, strict=True)
+    return [
+        (row.name, row.unit or "–", shared, "", row.verdict),
+        *((f"  {name}", "", prior, element, "") for name, prior, element in parts),
+    ]
 
 
 def _row(name: str, phi: Phi, leaf: Augmentation) -> Row:
@@ -142,7 +167,10 @@ def _judge(phi: LearnedPhi, off: float | None, kl: float) -> tuple[str, str]:
             UNSETTLED,
             f"the data pushes it {direction}, yet it is still at its prior: train longer, or raise its rate; {facts}",
         )
-    if not moved and steps >= FIRST_BLOCK:
+    if steps < FIRST_BLOCK:
+        count = "1 step" if steps == 1 else f"{steps} steps"
+        return UNSETTLED, f"only {count} of the data's gradient so far: too few to say"
+    if not moved:
         return AT_PRIOR, f"the data's gradient is no more than noise; {facts}"
     return UNSETTLED, f"the data's gradient is no more than noise, and it has not come to its prior either; {facts}"
 
@@ -176,7 +204,7 @@ def _describe(summary: Summary) -> str:
 
 def _interval(mean, low, high) -> str:
     if isinstance(mean, list):
-        return "; ".join(_interval(*part) for part in zip(mean, low, high, strict=True))
+        return _BETWEEN.join(_interval(*part) for part in zip(mean, low, high, strict=True))
     return f"{mean:.3g}" if low == high else f"{mean:.3g} ({low:.3g} … {high:.3g})"
 
 

@@ -126,7 +126,8 @@ class View:
     @property
     def sources(self) -> Tensor | None:
         """(K·B, K·B), whether row i might depend on such draws of row j; None when each row on its own alone."""
-        reaches = [reach for score in self.scores if (reach := score.sources()) is not None]
+        reaches = [score.sources() for score in self.scores]
+        reaches = [reach for reach in reaches if reach is not None]
         return torch.stack(reaches).any(0) if reaches else None
 
     def scored(self, log_prob: Tensor | None, leader: Tensor | None = None) -> View:

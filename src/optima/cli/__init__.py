@@ -1,4 +1,4 @@
-"""The command line: one file per verb. Exit codes: 0 done, 1 failed, 2 wrong usage."""
+"""The command line: one file per verb. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
 
 from __future__ import annotations
 

@@ -98,11 +98,11 @@ class SeedFiles:
         with closing(_run_all(run, list(product(missing, names)), processes)) as finished:
             for seed, name, numbers in finished:
                 under_way[seed][name] = numbers
-                tick(1)
                 if len(under_way[seed]) == len(names):
                     done[seed] = {name: under_way[seed][name] for name in names}
                     with _naming(f"seed {seed}"):
                         self.keep(seed, done[seed])
+                tick(1)
         return {seed: done[seed] for seed in seeds}
 
 

@@ -140,10 +140,10 @@ class Reflection:
     flipped: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self._mirrored(x)
+        return self._apply(x)
 
     def on_mask(self, mask: Tensor) -> Tensor:
-        return self._mirrored(mask)
+        return self._apply(mask)
 
     def on_boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
         """The mirrored boxes."""
@@ -167,10 +167,19 @@ class Reflection:
         signs = 1.0 - 2.0 * self.flipped.to(like.dtype)
         return Warp(torch.diag_embed(signs), torch.zeros_like(signs), padding)
 
-    def _mirrored(self, x: Tensor) -> Tensor:
+    def _apply(self, x: Tensor) -> Tensor:
         for axis, flags in zip((-1, -2), self.flipped.unbind(1), strict=True):
-            x = torch.where(flags.view(-1, *[1] * (x.ndim - 1)), x.flip(axis), x)
+            x = _mirrored(x, flags, axis)
         return x
+
+
+def _mirrored(x: Tensor, flags: Tensor, axis: int) -> Tensor:
+    """The rows with a flag turned round along an axis."""
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
+        # to ask which rows would make an accelerator's host wait, and a graph break
+        return torch.where(flags.view(-1, *[1] * (x.ndim - 1)), x.flip(axis), x)
+    index = flags.nonzero().flatten()
+    return x.index_copy(0, index, x.index_select(0, index).flip(axis)) if len(index) else x
 
 
 # ---- one image operation each --------------------------------------------------------------------------------------

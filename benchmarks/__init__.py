@@ -1,0 +1,1 @@
+"""Measurements against other libraries and of what learning costs. They report; they assert nothing about speed."""
