@@ -39,9 +39,11 @@ HEAD = [
     "learned ÷ fixed",
     "learned ÷ floor",
     "time",
+    "a quarter ÷ fixed",
     "memory, fixed, MiB",
     "learned ÷ fixed",
     "memory",
+    "a quarter ÷ fixed",
 ]
 
 
@@ -57,9 +59,11 @@ def _row(family: str, cell: dict[str, Any]) -> list[str]:
         _spread(time["learned/fixed"]),
         _spread(time["learned/floor"]) if through else DASH,
         _verdict(time, cell["rounds"], through=through),
+        _spread(time["quarter/fixed"]) if through else DASH,
         number(cell["peak_mib"]["fixed"]),
         f"{memory['learned/fixed']:.3f}",
         "met" if memory["learned/fixed"] <= MEMORY else "**missed**",
+        f"{memory['quarter/fixed']:.3f}" if through else DASH,
     ]
 
 

@@ -9,17 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import jaxtyping
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.distributions import Beta, Categorical, Dirichlet, Normal, Poisson, Uniform, constraints
+from torch.distributions import (
+    Beta,
+    Categorical,
+    Dirichlet,
+    LogNormal,
+    Normal,
+    Poisson,
+    TransformedDistribution,
+    Uniform,
+    constraints,
+)
+from torch.distributions.transforms import AffineTransform
 
 import optima
 from optima import (
     ELBO,
     BayesianLinear,
     GaussianNoise,
-    MixedTarget,
     Mixup,
     Rotate,
     Sequential,
@@ -33,6 +44,8 @@ from optima import (
     metrics,
     predict,
 )
+from optima.augment import MixedTarget
+from optima.posterior import Learn
 
 SIGNALS = torch.linspace(-1, 1, 12).reshape(4, 3)
 IMAGES = torch.linspace(0, 1, 4 * 3 * 5 * 5).reshape(4, 3, 5, 5)
@@ -124,6 +137,12 @@ class BareLaw(Own):
         return Normal(0.0, phi["std"])
 
 
+class Kept(Own):
+    def __init__(self, std: Any):
+        super().__init__()
+        self.width = std
+
+
 class OneForAll(Own):
     def p_gamma(self, phi: dict[str, Tensor]) -> dict[str, Any]:
         return {"a": Normal(0.0, 1.0)}
@@ -142,6 +161,29 @@ class Shrinks(Own):
 class Forgets(Own):
     def transform(self, x: Tensor, gamma: dict[str, Tensor]) -> Any:
         x = x + gamma["a"].unsqueeze(1)
+
+
+def moved(by: float) -> TransformedDistribution:
+    """A prior whose parameter is no tensor."""
+    return TransformedDistribution(Normal(0.0, 1.0), [AffineTransform(by, 1.0)])
+
+
+def weights(first: float) -> Tensor:
+    return torch.tensor([[first, 1 - first]]).expand(4, 2)
+
+
+def mixed(first: float) -> MixedTarget:
+    """Classes, the first of the two with this weight."""
+    return MixedTarget((LABELS, LABELS), weights(first))
+
+
+def values(first: float) -> MixedTarget:
+    """Numbers, likewise."""
+    return MixedTarget((SIGNALS[:, 0].abs(), SIGNALS[:, 0].abs()), weights(first))
+
+
+def blend(partner: list[Any]) -> None:
+    Mixup(alpha=1.0)(SIGNALS, LABELS, replay={"lam": torch.full((4,), 0.5), "partner": torch.tensor(partner)})
 
 
 def with_nan(x: Tensor) -> Tensor:
@@ -181,6 +223,13 @@ BUILD = {
     "learn: support is a pair": (lambda: learn(1.0, support=wrong((0, 1))), TypeError, "support must be .* got tuple"),
     "learn: scale 0": (lambda: learn(1.0, scale=0.0), ValueError, "scale must be a positive finite number, got 0.0"),
     "learn: scale NaN": (lambda: learn(1.0, scale=float("nan")), ValueError, "scale must be .* got nan"),
+    "learn: scale is a switch": (lambda: learn(1.0, scale=True), TypeError, "scale must be a number, got bool"),
+    "learn: scale is text": (lambda: learn(1.0, scale=wrong("1")), TypeError, "scale must be a number, got str"),
+    "learn: complex": (lambda: learn(torch.tensor(1j)), TypeError, "init must be real numbers, got torch.complex64"),
+    "learn: words": (lambda: learn(wrong(["a"])), TypeError, r"init must be a number, .* got \['a'\]"),
+    "learn: nothing in a list": (lambda: learn(wrong([None])), TypeError, r"init must be a number, .* got \[None\]"),
+    "learn: a ragged list": (lambda: learn(wrong([[1.0], [1.0, 2.0]])), TypeError, "init must be a number, a list"),
+    "learn: switches": (lambda: learn([True, False]), TypeError, "init must be real numbers, got torch.bool"),
     "learn: unknown keyword": (lambda: learn(1.0, **wrong({"std": 2})), TypeError, "unexpected keyword.*'std'"),
     # ---- supports and priors -----------------------------------------------------------------------------------
     "support: fixed outside": (
@@ -238,6 +287,26 @@ BUILD = {
         lambda: Shift(std=1.0, mean=learn(0.5, prior=Beta(2.0, 2.0), support=constraints.real)),
         ValueError,
         r"support the real line must lie within the prior's, \(0, 1\): beyond it the KL would be infinite",
+    ),
+    "prior: infinitely wide": (
+        lambda: learn(1.0, prior=Normal(0.0, float("inf"))),
+        ValueError,
+        "prior must have finite parameters, got a Normal with inf",
+    ),
+    "prior: not a number": (
+        lambda: learn(1.0, prior=Normal(float("nan"), 1.0, validate_args=False)),
+        ValueError,
+        "prior must have finite parameters, got a Normal with nan",
+    ),
+    "prior: not a number, by another way": (
+        lambda: Rotate(std=Learn(1.0, LogNormal(torch.tensor([0.0, float("inf")]), 1.0))),
+        ValueError,
+        r"Rotate\(std=…\): the prior must have finite parameters, got a LogNormal with inf",
+    ),
+    "prior: no density": (
+        lambda: Shift(1.0, mean=learn(1.0, prior=moved(float("nan")))),
+        ValueError,
+        r"Shift\(mean=…\): the KL to the prior is nan where learn\(1.0\) starts; give a TransformedDistribution that",
     ),
     "prior: shape": (
         lambda: Translate(std=learn([0.1, 0.2], prior=Normal(torch.ones(3), 1.0))),
@@ -320,6 +389,11 @@ BUILD = {
         TypeError,
         "prior_gamma.* float",
     ),
+    "family: prior_gamma of numbers": (
+        lambda: Rotate(std=1.0, prior_gamma=wrong({"angle": 0.2})),
+        TypeError,
+        "prior_gamma of angle must be a distribution, got float",
+    ),
     "family: prior_gamma on another set": (
         lambda: Shift(std=1.0, prior_gamma=Beta(1.0, 1.0)),
         ValueError,
@@ -333,6 +407,11 @@ BUILD = {
     "own: no call of the base": (lambda: WithoutBase(), TypeError, r"WithoutBase.__init__ must begin with super"),
     "own: a reserved name": (lambda: Reserved(), ValueError, "cannot be called 'stream'"),
     "own: p_gamma is a distribution": (lambda: BareLaw(), TypeError, "p_gamma must return a dictionary .* got Normal"),
+    "own: learn(...) kept": (
+        lambda: Kept(learn(1.0)),
+        TypeError,
+        "Kept keeps learn.* as an attribute, where nothing learns it; declare it with self.add_phi",
+    ),
     "own: one γ for all": (lambda: OneForAll(), ValueError, r"must give a one row per row of φ.* batch_shape is \(\)"),
     "own: no transform": (lambda: Idle(), TypeError, r"Idle must define transform\(x, gamma\)"),
     "family: mask_id": (lambda: TokenDropout(0.1, mask_id=-1), ValueError, "mask_id .* not negative, got -1"),
@@ -442,6 +521,36 @@ CALL = {
         ValueError,
         "4 .* 3|3 .* 4",
     ),
+    "y: mixed, weights of another number": (
+        lambda: Shift(std=1.0)(SIGNALS, MixedTarget((LABELS, LABELS), torch.ones(4, 1))),
+        ValueError,
+        r"weights of shape \(4, 2\), one per row and label, got torch.float32 of shape \(4, 1\)",
+    ),
+    "y: mixed, whole weights": (
+        lambda: Shift(std=1.0)(SIGNALS, MixedTarget((LABELS,), torch.ones(4, 1, dtype=torch.long))),
+        ValueError,
+        r"floating-point weights .* got torch.int64",
+    ),
+    "y: mixed, weights above 1": (
+        lambda: Shift(std=1.0)(SIGNALS, mixed(1.5)),
+        ValueError,
+        r"weights of a MixedTarget must lie in \[0, 1\], got -0.5…1.5",
+    ),
+    "y: mixed, weights NaN": (
+        lambda: Shift(std=1.0)(SIGNALS, mixed(float("nan"))),
+        ValueError,
+        r"\[0, 1\], got nan…nan",
+    ),
+    "y: mixed, weights of less than 1": (
+        lambda: Shift(std=1.0)(SIGNALS, MixedTarget((LABELS, LABELS), torch.full((4, 2), 0.4))),
+        ValueError,
+        "the weights of a MixedTarget must sum to 1 in every row, one is off by 0.2",
+    ),
+    "y: mixed of nothing": (
+        lambda: Shift(std=1.0)(SIGNALS, MixedTarget((), torch.ones(4, 0))),
+        ValueError,
+        "one tensor of labels or more, got none",
+    ),
     "y: none for Mixup": (lambda: Mixup(alpha=1.0)(SIGNALS), ValueError, r"call augment\(x, y\)"),
     "samples: 0": (lambda: Shift(std=1.0)(SIGNALS, samples=0), ValueError, "samples .* at least 1, got 0"),
     "samples: fraction": (lambda: Shift(std=1.0)(SIGNALS, samples=wrong(1.5)), ValueError, "whole number.* got 1.5"),
@@ -474,6 +583,33 @@ CALL = {
         lambda: Shift(std=1.0)(SIGNALS, samples=2, replay={"shift": torch.zeros(4)}),
         ValueError,
         r"one γ per row of the view, 8 .*got \{'shift': 4\}",
+    ),
+    "replay: one γ for all": (
+        lambda: Shift(std=1.0)(SIGNALS, replay={"shift": torch.tensor(1.0)}),
+        ValueError,
+        r"one γ per row of the view, 4 .*got \{'shift': 0\}",
+    ),
+    "replay: NaN": (
+        lambda: Shift(std=1.0)(SIGNALS, replay={"shift": torch.tensor([0.0, float("nan"), 0.0, 0.0])}),
+        ValueError,
+        "replay: shift must be finite, got nan",
+    ),
+    "replay: infinite": (
+        lambda: Sequential(Shift(std=1.0))(SIGNALS, replay={"shift.shift": torch.full((4,), float("inf"))}),
+        ValueError,
+        "replay: shift.shift must be finite, got inf",
+    ),
+    "replay: a partner that is not there": (
+        lambda: blend([1, 2, 3, 4]),
+        ValueError,
+        "replay: partner must hold row numbers in 0…3, got 1…4",
+    ),
+    "replay: a partner before the first": (lambda: blend([1, 2, 3, -1]), ValueError, "row numbers in 0…3, got -1…3"),
+    "replay: half a partner": (lambda: blend([1.0, 2.0, 3.0, 0.5]), TypeError, "row numbers.* got torch.float32"),
+    "replay: partners in pairs": (
+        lambda: blend([[1], [2], [3], [0]]),
+        ValueError,
+        r"one row number per row, shape \(4,\), got \(4, 1\)",
     ),
     "replay: a view": (
         lambda: Shift(std=1.0)(SIGNALS, replay=wrong(View(SIGNALS))),
@@ -570,10 +706,48 @@ CALL = {
         r"kl_theta.* \(4,\)",
     ),
     "elbo: num_data 0": (lambda: elbo(torch.zeros(4), 0.0, 0.0, 0), ValueError, "num_data must be .* got 0"),
-    "elbo: one axis": (lambda: optima.log_marginal(torch.zeros(4)), ValueError, r"\(K, B\), got \(4,\)"),
-    "elbo: no draws": (lambda: optima.log_marginal(torch.zeros(0, 4)), ValueError, r"\(K, B\), got \(0, 4\)"),
+    "elbo: a list": (lambda: elbo(wrong([-1.0]), 0.0, 0.0, 4), TypeError, "log_lik must be a floating-.* got list"),
+    "elbo: whole numbers": (lambda: elbo(LABELS, 0.0, 0.0, 4), TypeError, "log_lik must be a floating-.* torch.int64"),
+    "elbo: NaN": (
+        lambda: elbo(torch.tensor([0.0, 1.0, float("nan")]), 0.0, 0.0, 4),
+        ValueError,
+        r"log_lik of 1 of 3 examples is not a number \(the first is example 2\)",
+    ),
+    "elbo: num_data is text": (lambda: elbo(torch.zeros(4), 0.0, 0.0, wrong("a")), ValueError, "num_data .* got 'a'"),
+    "elbo: num_data a fraction": (lambda: elbo(torch.zeros(4), 0.0, 0.0, wrong(10.5)), ValueError, "whole.* got 10.5"),
+    "elbo: num_data a switch": (lambda: elbo(torch.zeros(1), 0.0, 0.0, True), ValueError, "num_data .* got True"),
+    "elbo: num_data below B": (
+        lambda: elbo(torch.zeros(4), 0.0, 0.0, 3),
+        ValueError,
+        "num_data is the number of training examples, 3, but log_lik holds 4",
+    ),
+    "elbo: a KL of text": (lambda: elbo(torch.zeros(4), wrong("0"), 0.0, 4), TypeError, "kl_theta must be .* got str"),
+    "elbo: a KL of NaN": (
+        lambda: elbo(torch.zeros(4), 0.0, torch.tensor(float("nan")), 4),
+        ValueError,
+        "kl_phi must be finite, got nan",
+    ),
+    "elbo: an infinite KL": (lambda: elbo(torch.zeros(4), float("inf"), 0.0, 4), ValueError, "kl_theta .* got inf"),
+    "elbo: beta below 0": (
+        lambda: elbo(torch.zeros(4), 0.0, 0.0, 4, beta_phi=-1.0),
+        ValueError,
+        "beta_phi must be finite and not negative, got -1.0",
+    ),
+    "elbo: beta NaN": (
+        lambda: elbo(torch.zeros(4), 0.0, 0.0, 4, beta_theta=float("nan")),
+        ValueError,
+        "beta_theta must be finite .* got nan",
+    ),
+    "elbo: beta is text": (
+        lambda: elbo(torch.zeros(4), 0.0, 0.0, 4, beta_theta=wrong("1")),
+        TypeError,
+        "beta_theta must be a number, got str",
+    ),
+    "elbo: draws in a list": (lambda: optima.objective.log_marginal(wrong([[0.0]])), TypeError, r"\(K, B\), got list"),
+    "elbo: one axis": (lambda: optima.objective.log_marginal(torch.zeros(4)), ValueError, r"\(K, B\), got \(4,\)"),
+    "elbo: no draws": (lambda: optima.objective.log_marginal(torch.zeros(0, 4)), ValueError, r"\(K, B\), got \(0, 4\)"),
     "elbo: advantage of one axis": (
-        lambda: optima.marginalization_advantage(torch.zeros(4)),
+        lambda: optima.objective.marginalization_advantage(torch.zeros(4)),
         ValueError,
         r"\(K, B\), got \(4,\)",
     ),
@@ -619,6 +793,22 @@ CALL = {
         ValueError,
         r"Bernoulli target must lie in \[0, 1\], got -1…-1",
     ),
+    "target: mixed, weights above 1": (lambda: loss(SIGNALS, mixed(1.5)), ValueError, r"\[0, 1\], got -0.5…1.5"),
+    "target: mixed values": (
+        lambda: loss(SIGNALS[:, 0], values(1.5), "gaussian"),
+        ValueError,
+        r"\[0, 1\], got -0.5…1.5",
+    ),
+    "target: mixed yes and no": (
+        lambda: loss(SIGNALS[:, 0], values(-0.5), "bernoulli"),
+        ValueError,
+        r"\[0, 1\], got -0.5…1.5",
+    ),
+    "target: mixed, rows": (
+        lambda: optima.Categorical().log_lik(SIGNALS, MixedTarget((LABELS,), torch.ones(3, 1))),
+        ValueError,
+        r"weights of shape \(4, 1\), .* \(3, 1\)",
+    ),
     "target: column against row": (
         lambda: loss(SIGNALS[:, :1], SIGNALS[:, 0], "gaussian"),
         ValueError,
@@ -632,6 +822,10 @@ CALL = {
         TypeError,
         "prior_std.* (str|'1')",
     ),
+    "θ: no inputs": (lambda: BayesianLinear(0, 2), ValueError, "in_features must be a whole number, at least 1, got 0"),
+    "θ: outputs below 0": (lambda: BayesianLinear(2, -1), ValueError, "out_features must be a whole .* got -1"),
+    "θ: half an input": (lambda: BayesianLinear(wrong(2.5), 2), ValueError, "in_features must be a whole .* got 2.5"),
+    "θ: inputs are a switch": (lambda: BayesianLinear(True, 2), ValueError, "in_features must be a whole .* got True"),
     "θ: unknown layer": (
         lambda: bayesian_last_layer(nn.Sequential(nn.Linear(2, 2)), layer="head"),
         ValueError,
@@ -656,6 +850,11 @@ CALL = {
         lambda: predict(nn.Linear(3, 2), SIGNALS, samples=wrong(2.5)),
         ValueError,
         "samples.* 2.5",
+    ),
+    "predict: generator is a seed": (
+        lambda: predict(nn.Linear(3, 2), SIGNALS, generator=wrong(3)),
+        TypeError,
+        "generator must be a torch.Generator, got int",
     ),
     "predict: augment is a layer": (
         lambda: predict(nn.Linear(3, 2), SIGNALS, samples=2, augment=wrong(nn.Linear(2, 2))),
@@ -749,6 +948,10 @@ def without_weights(stem: Path) -> None:
     stem.with_suffix(".safetensors").unlink()
 
 
+def a_folder_of_that_name(stem: Path) -> None:
+    stem.mkdir()
+
+
 def own_family(stem: Path) -> None:
     class Wobble(Shift):
         pass
@@ -770,6 +973,11 @@ def std_of(document: dict[str, Any]) -> dict[str, Any]:
 FILES = {
     "missing": (lambda stem: None, FileNotFoundError, "no policy at .*policy.json"),
     "a folder": (lambda stem: stem.with_suffix(".json").mkdir(), (OSError, ValueError), "policy.json"),
+    "the folder it is in": (
+        a_folder_of_that_name,
+        FileNotFoundError,
+        "no policy at .*policy.json; .*policy is a folder: name the file in it, as in .*policy/policy",
+    ),
     "weights missing": (without_weights, FileNotFoundError, "policy.safetensors is missing"),
     "not JSON": (text(b"{'a': 1}"), ValueError, "policy.json is not JSON"),
     "not text": (text(b"\xff\xfe\x00"), ValueError, "policy.json is not JSON"),
@@ -832,3 +1040,46 @@ def test_what_cannot_be_saved_is_refused_before_a_file_is_touched(policy: Any, m
     with pytest.raises(TypeError, match=message):
         optima.save(policy, tmp_path / "policy")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "message"),
+    [
+        ("", ValueError, "path must end in a name for the policy's two files, as in runs/policy, got ''"),
+        (".", ValueError, "path must end in a name .* got '.'"),
+        ("..", ValueError, "path must end in a name .* got '..'"),
+        ("runs", IsADirectoryError, "runs is a folder; name the policy's two files in it, as in runs/policy"),
+        ("runs/", IsADirectoryError, "runs/ is a folder; name the policy's .* as in runs/policy"),
+        ("new/", IsADirectoryError, "new/ is a folder; name the policy's .* as in new/policy"),
+        ("taken", IsADirectoryError, "taken.safetensors is a folder; choose another name"),
+    ],
+)
+def test_a_policy_is_not_saved_beside_the_folder_that_was_named(
+    path: str, error: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("runs", "taken.safetensors"):
+        (tmp_path / folder).mkdir()
+    with pytest.raises(error, match=message) as caught:
+        optima.save(Rotate(std=1.0), path)
+    assert "\n" not in str(caught.value), "one line, which a command line can print"
+    assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["runs", "taken.safetensors"]
+
+
+def test_a_policy_may_be_saved_beside_a_folder_when_its_file_is_named(tmp_path: Path):
+    (tmp_path / "runs").mkdir()
+    optima.save(Rotate(std=1.0), tmp_path / "runs.json")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["runs", "runs.json", "runs.safetensors"]
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert learn(1.0, scale=wrong(np.float32(0.5))).scale == 0.5
+    assert float(elbo(torch.full((4,), -1.0), 0.0, 0.0, wrong(np.int64(10))).value) == -10.0
+    assert BayesianLinear(wrong(np.int64(3)), 2)(SIGNALS).shape == (4, 2)
+    assert type(ELBO(wrong(np.int64(100))).num_data) is int
+
+
+def test_weights_that_are_shares_up_to_rounding_pass():
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        target = MixedTarget((LABELS,) * 3, torch.full((4, 3), 1 / 3, dtype=dtype))
+        assert Shift(std=1.0)(SIGNALS, target).target is target

@@ -12,7 +12,8 @@ import torch
 from scipy import integrate, special, stats
 from torch import Tensor, nn
 
-from optima import Bernoulli, Categorical, Gaussian, MixedTarget, learn
+from optima import Bernoulli, Categorical, Gaussian, learn
+from optima.augment import MixedTarget
 from optima.likelihoods import Likelihood, as_likelihood
 from tests.reference import assert_unbiased
 

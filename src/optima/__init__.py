@@ -16,7 +16,6 @@ from optima.augment import (
     GaussianNoise,
     Hue,
     Maybe,
-    MixedTarget,
     Mixup,
     OneOf,
     Rotate,
@@ -30,9 +29,9 @@ from optima.augment import (
     View,
 )
 from optima.augment.policy import load, save
-from optima.bayes import BayesianLinear, bayesian_last_layer, kl_theta, predict
+from optima.bayes import BayesianLinear, bayesian_last_layer, predict
 from optima.likelihoods import Bernoulli, Categorical, Gaussian
-from optima.objective import ELBO, ElboTerms, Loss, elbo, log_marginal, marginalization_advantage
+from optima.objective import ELBO, elbo
 from optima.posterior import learn
 from optima.version import __version__
 
@@ -49,16 +48,13 @@ __all__ = [
     "Contrast",
     "CropResize",
     "CutMix",
-    "ElboTerms",
     "Erase",
     "Flip",
     "Gamma",
     "Gaussian",
     "GaussianNoise",
     "Hue",
-    "Loss",
     "Maybe",
-    "MixedTarget",
     "Mixup",
     "OneOf",
     "Rotate",
@@ -73,11 +69,8 @@ __all__ = [
     "__version__",
     "bayesian_last_layer",
     "elbo",
-    "kl_theta",
     "learn",
     "load",
-    "log_marginal",
-    "marginalization_advantage",
     "metrics",
     "policies",
     "predict",

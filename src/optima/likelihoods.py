@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.distributions import constraints
 from torch.nn import functional
 
+from optima.augment.checks import can_look, check_mixed, check_sums
 from optima.augment.view import MixedTarget, Target
 from optima.posterior import FixedPhi, Learn, LearnedPhi, Number, Phi
 from optima.streams import Stream
@@ -71,6 +72,7 @@ class Categorical(Likelihood):
         return _at_least_float32(output).softmax(-1)
 
     def _mixed(self, log_p: Tensor, target: MixedTarget) -> Tensor:
+        check_mixed(target, len(log_p))
         labels = torch.stack([_checked_labels(label, log_p) for label in target.labels], 1)
         value = (target.weights * log_p.gather(-1, labels)).sum(-1)
         if not self.subtract_floor:
@@ -171,6 +173,7 @@ def _check_logits(output: Tensor) -> None:
 def _interpolated(target: Target) -> Tensor:
     if not isinstance(target, MixedTarget):
         return target
+    check_mixed(target, len(target.weights))
     weights = target.weights
     shape = (-1, *[1] * (target.labels[0].ndim - 1))
     parts = [w.view(shape) * label for w, label in zip(weights.unbind(1), target.labels, strict=True)]
@@ -193,8 +196,7 @@ def _checked_labels(labels: Tensor, log_p: Tensor) -> Tensor:
         raise ValueError(
             f"class labels must have shape ({rows},), one per row of the output, got {tuple(labels.shape)}"
         )
-    # on an accelerator the comparison would make the host wait at every step; there `gather` itself refuses
-    if labels.device.type == "cpu" and not torch.compiler.is_compiling():
+    if can_look(labels):  # elsewhere `gather` itself refuses
         low, high = int(labels.min()), int(labels.max())
         if low < 0 or high >= classes:
             raise ValueError(f"class labels must lie in 0…{classes - 1}, the output's classes; got {low}…{high}")
@@ -208,17 +210,12 @@ def _check_probabilities(target: Tensor, log_p: Tensor) -> None:
             f" got {tuple(target.shape)}; for class numbers use y.long()"
         )
     _check_range(target, "a class probability")
-    if target.device.type == "cpu" and not torch.compiler.is_compiling():
-        worst = float((target.detach().sum(-1) - 1).abs().max())
-        if worst > max(1e-3, 4 * torch.finfo(target.dtype).eps):
-            raise ValueError(
-                f"class probabilities must sum to 1 in every row, one is off by {worst:.3g};"
-                ' for several labels per row use likelihood="bernoulli"'
-            )
+    if can_look(target):
+        check_sums(target, "class probabilities", '; for several labels per row use likelihood="bernoulli"')
 
 
 def _check_range(target: Tensor, what: str) -> None:
-    if target.device.type == "cpu" and not torch.compiler.is_compiling():
+    if can_look(target):
         low, high = float(target.detach().min()), float(target.detach().max())
         if not (low >= 0 and high <= 1 + 1e-4):
             raise ValueError(f"{what} must lie in [0, 1], got {low:g}…{high:g}")

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -29,7 +30,7 @@ from torch.distributions import (
 )
 from torch.distributions.constraints import Constraint
 
-from optima.distributions import kl, map_tensors, without_validation
+from optima.distributions import kl, map_tensors, tensors_of, without_validation
 from optima.gradient_record import GradientRecord
 from optima.intervals import Summary, log_mass, mass, summarise
 from optima.sampling import as_noise, sample
@@ -83,10 +84,14 @@ def learn(
         raise TypeError(f"prior must be a torch.distributions.Distribution, got {type(prior).__name__}")
     if support is not None and not isinstance(support, Constraint):
         raise TypeError(f"support must be a torch.distributions constraint, got {type(support).__name__}")
+    if isinstance(scale, bool) or not isinstance(scale, Real):
+        raise TypeError(f"scale must be a number, got {type(scale).__name__}")
     if not (math.isfinite(scale) and scale > 0):
         raise ValueError(f"scale must be a positive finite number, got {scale}")
+    if prior is not None:
+        _check_finite("prior", prior)
     _as_tensor(init, "init")
-    return Learn(init, prior, support, posterior, scale)
+    return Learn(init, prior, support, posterior, float(scale))
 
 
 class Phi(nn.Module, ABC):
@@ -191,6 +196,8 @@ class LearnedPhi(Phi):
         self.shape = init.shape
         self.domain = domain
         self.posterior = spec.posterior
+        if spec.prior is not None:
+            _check_finite(f"{name}: the prior", spec.prior)
         self.support = choose_support(name, spec.support, spec.prior, domain)
         _check_start(name, spec.init, init, self.support)
         loc = self.bijection.inv(init)
@@ -205,7 +212,18 @@ class LearnedPhi(Phi):
         if self.prior is not None and not self.closed_form:
             _checked_mass(name, self.prior, self.support)
             self.log_prior_mass = log_mass(self.prior, self.support)
+        self._check_kl(name)
         self.record = GradientRecord(loc.shape)
+
+    @torch.no_grad()
+    def _check_kl(self, name: str) -> None:
+        """Raise for a prior that is not a number, or 0, where q(φ) starts; every step would make NaN of φ."""
+        kl = float(self.kl(as_noise(torch.Generator(self.loc.device).manual_seed(0))))
+        if not math.isfinite(kl):
+            raise ValueError(
+                f"{name}: the KL to the prior is {kl} where learn({self.start.tolist()}) starts; give a"
+                f" {type(self.prior).__name__} that is finite and positive there, or start elsewhere"
+            )
 
     @property
     def _is_normal(self) -> bool:
@@ -363,6 +381,14 @@ def _check_start(name: str, given: Number, init: Tensor, support: Constraint) ->
         raise ValueError(f"{name}: learn({given}) sits on the edge of {words(support)}; start inside it")
 
 
+def _check_finite(what: str, prior: Distribution) -> None:
+    """Raise where a parameter is NaN or infinite, which torch lets pass in places: every KL would be as well."""
+    for tensor in tensors_of(prior):
+        if bool((wrong := ~tensor.isfinite()).any()):
+            first = float(tensor[wrong][0])
+            raise ValueError(f"{what} must have finite parameters, got a {type(prior).__name__} with {first}")
+
+
 def _check_prior(name: str, prior: Distribution, expected: torch.Size) -> None:
     shape = torch.Size((*prior.batch_shape, *prior.event_shape))
     try:
@@ -410,7 +436,13 @@ def _full(tensor: Tensor) -> Tensor:
 def _as_tensor(value: Number, name: str) -> Tensor:
     if isinstance(value, bool) or not isinstance(value, float | int | Tensor | list | tuple | np.generic):
         raise TypeError(f"{name} must be a number, a list of numbers or learn(...), got {type(value).__name__}")
-    tensor = torch.as_tensor(value).detach()
+    try:
+        tensor = torch.as_tensor(value).detach()
+    except (RuntimeError, TypeError, ValueError) as error:  # a list of words, or of rows of different lengths
+        came = " ".join(repr(value).split())
+        raise TypeError(f"{name} must be a number, a list of numbers or learn(...), got {came}") from error
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        raise TypeError(f"{name} must be real numbers, got {tensor.dtype}")
     tensor = tensor.clone() if tensor.dtype == torch.float64 and isinstance(value, Tensor) else tensor.float()
     if not bool(tensor.isfinite().all()):
         raise ValueError(f"{name} must be finite, got {value}")

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.distributions import Dirichlet
 
-from optima import ELBO, CutMix, Flip, GaussianNoise, Maybe, MixedTarget, Mixup, OneOf, Rotate, Sequential, Shift, learn
+from optima import ELBO, CutMix, Flip, GaussianNoise, Maybe, Mixup, OneOf, Rotate, Sequential, Shift, learn
+from optima.augment import MixedTarget
 from optima.posterior import FixedPhi, LearnedPhi
 
 X = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))

@@ -13,8 +13,8 @@ from scipy import integrate, stats
 from torch import Tensor
 
 import optima
-from optima import CutMix, MixedTarget, Mixup, learn
-from optima.augment import mixing
+from optima import CutMix, Mixup, learn
+from optima.augment import MixedTarget, mixing
 from optima.transforms import boxes
 from optima.transforms.boxes import box_of_share, cover_axis, cover_box
 from optima.transforms.mixing import mix, paste

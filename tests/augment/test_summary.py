@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from optima.augment.summary import (
     MOVED,
     UNSETTLED,
     UNTRAINED,
+    PolicySummary,
     Row,
 )
 
@@ -158,9 +162,19 @@ def test_without_training_nothing_is_claimed(augment: Augmenter):
     assert row.evidence == "no gradient of the data has reached it"
 
 
-def test_three_steps_are_too_few_to_say_that_the_data_are_silent():
-    rows = train(Shift(std=learn(1.0, scale=1.0)), towards(0.0), steps=3, lr=1e-4)
+@pytest.mark.parametrize("scale", [1.0, 0.1])
+@pytest.mark.parametrize(("steps", "count"), [(1, "1 step"), (3, "3 steps"), (31, "31 steps")])
+def test_a_few_steps_are_too_few_to_say_anything(steps: int, count: str, scale: float):
+    # at its prior, or far from it: z is 0 until there are 32 steps, which is no evidence of silence
+    rows = train(Shift(std=learn(1.0, scale=scale)), towards(0.0), steps=steps, lr=1e-4)
     assert rows["std"].verdict == UNSETTLED
+    assert rows["std"].evidence == f"only {count} of the data's gradient so far: too few to say"
+
+
+def test_32_steps_are_enough_to_say_that_the_data_are_silent():
+    rows = train(Shift(std=learn(1.0, scale=1.0)), silent, steps=32, lr=1e-4)
+    assert rows["std"].verdict == AT_PRIOR
+    assert "over 32 steps" in rows["std"].evidence
 
 
 def test_copies_say_what_they_are():
@@ -184,6 +198,51 @@ def test_the_table_names_units_priors_and_intervals():
         assert expected in text
     widths = {len(line.rstrip()) > 0 for line in text.splitlines()}
     assert widths == {True}
+
+
+def cells(text: str) -> list[list[str]]:
+    """The lines of a table below its rule, cut where the columns are; evidence left out."""
+    header, rule, *body = text.splitlines()
+    starts = [match.start() for match in re.finditer("─+", rule)]
+    lines = [line for line in (header, *body) if ": " not in line]
+    return [[line[one:two].strip() for one, two in itertools.pairwise([*starts, None])] for line in lines]
+
+
+def test_a_vector_has_a_line_for_every_element():
+    _, whole, right, down = cells(str(Translate(std=learn([0.1, 0.2])).summary()))
+    assert whole == ["std", "of the size", "", "", UNTRAINED]
+    assert right == ["[1]", "", "0.165 (0.0193 … 0.518)", "0.101 (0.0848 … 0.118)", ""]
+    assert down == ["[2]", "", "0.33 (0.0386 … 1.04)", "0.201 (0.17 … 0.236)", ""]
+
+
+def test_elements_may_have_names_units_and_one_prior_together():
+    row = Row(
+        "move.std", "degrees, of the size", "on γ", [1.0, 0.1], [0.5, 0.1], [2.0, 0.1], 0.0, [0.0, 0.0], 0, FIXED, ""
+    )
+    _, whole, *elements = cells(str(PolicySummary([row], {"move.std": ("turn", "shift")})))
+    assert whole == ["move.std", "", "on γ", "", FIXED]
+    assert elements == [["turn", "degrees", "", "1 (0.5 … 2)", ""], ["shift", "of the size", "", "0.1", ""]]
+
+
+def test_the_names_of_elements_come_from_the_augmentation():
+    augment = Translate(std=learn([0.1, 0.2]))
+    augment.domains["std"] = replace(augment.domains["std"], labels=("right", "down"))
+    assert [line[0] for line in cells(str(augment.summary()))] == ["φ", "std", "right", "down"]
+
+
+def test_a_mean_of_rounding_errors_is_printed_as_0():
+    assert "0 (-1.64 … 1.64)" in str(Shift(std=1.0, mean=learn(0.0, scale=1.0)).summary())
+    assert "1e-09 (9e-10 … 1.1e-09)" in str(
+        PolicySummary([Row("p", "", "–", 1e-9, 9e-10, 1.1e-9, 0.0, None, 0, FIXED, "")])
+    )
+
+
+def test_many_elements_fit_on_a_screen():
+    values = [1.2345e-5 * 10**number for number in range(15)]
+    row = Row(
+        "affine.coupling", "", "; ".join(["0 (-1.64 … 1.64)"] * 15), values, values, values, 0.0, None, 0, FIXED, ""
+    )
+    assert max(map(len, str(PolicySummary([row])).splitlines())) <= 100
 
 
 def test_a_prior_on_gamma_is_named_and_measured():

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from optima import CutMix, GaussianNoise, MixedTarget, Mixup, Rotate, Sequential, Shift, View
-from optima.augment.view import mix_targets
+from optima import CutMix, GaussianNoise, Mixup, Rotate, Sequential, Shift, View
+from optima.augment.view import MixedTarget, mix_targets
 
 LABELS = torch.tensor([0, 2, 1, 1])
 ONE_HOT = torch.eye(3, dtype=torch.float64)[LABELS]

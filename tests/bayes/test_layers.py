@@ -13,7 +13,8 @@ from scipy import integrate, stats
 from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
-from optima import ELBO, BayesianLinear, Gaussian, Shift, bayesian_last_layer, kl_theta
+from optima import ELBO, BayesianLinear, Gaussian, Shift, bayesian_last_layer
+from optima.bayes import kl_theta
 from tests.reference import assert_unbiased
 
 

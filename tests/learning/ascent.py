@@ -33,8 +33,11 @@ def ascend(
     generator = torch.Generator().manual_seed(seed)
     optimizer = Adam(augment.parameters(), lr=rate)
     schedule = LambdaLR(optimizer, lambda step: 1.0 - step / steps)
-    for _ in range(steps):
-        rows = torch.randint(len(x), (batch,), generator=generator)
+    per_epoch = len(x) // batch
+    for step in range(steps):
+        if step % per_epoch == 0:
+            order = torch.randperm(len(x), generator=generator).view(per_epoch, batch)
+        rows = order[step % per_epoch]
         view = augment(x[rows], y[rows], samples=samples, generator=generator)
         optimizer.zero_grad()
         objective(read(view.x), view, augment=augment).backward()

@@ -8,8 +8,7 @@ otherwise: smaller, and none of K draws would come near y, so that the bound wou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -36,7 +35,7 @@ from optima.augment.local import Blur, Erase
 from optima.posterior import Learn, Number
 from tests.learning.ascent import Readout
 
-EXAMPLES = 2048
+EXAMPLES = 4096
 Value = Number | Learn
 
 
@@ -76,7 +75,7 @@ class Task:
     starts: tuple[Number, Number]
     inputs: Callable[[], Tensor] = smooth
     readout: Callable[[Tensor], Readout] = linear
-    ratio: float = 2.0
+    ratio: float = 1.0
     tolerance: float = 0.15
     steps: int = 100
     batch: int = 64
@@ -93,8 +92,8 @@ class Task:
         return x, read, clean + noise * torch.randn(clean.shape, generator=generator), noise
 
 
-def positive(truth: float) -> dict:
-    return {"truth": truth, "starts": (truth / 2.5, truth * 2.5)}
+def positive(truth: float, **options) -> dict:
+    return {"truth": truth, "starts": (truth / 2.5, truth * 2.5), **options}
 
 
 def tokens() -> Tensor:
@@ -108,39 +107,51 @@ def table(inputs: Tensor) -> Readout:
     return lambda x: values[place, x].sum(1)
 
 
-SMOOTH_OPERATIONS = ("rotate", "shear_x", "translate_x", "color", "brightness")
+SIX = [15.0, 0.3, 0.3, 20.0, 0.08, 0.08]
+
+SMOOTH_OPERATIONS = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")
 
 TASKS = {
-    "Shift": Task(lambda v: Shift(v), **positive(0.5)),
-    "GaussianNoise": Task(lambda v: GaussianNoise(v), **positive(0.3), ratio=1.0, readout=lambda x: linear(x, 2)),
-    "Rotate std": Task(lambda v: Rotate(v), **positive(25.0)),
+    "Shift": Task(lambda v: Shift(v), **positive(0.5, ratio=2.0)),
+    "GaussianNoise": Task(lambda v: GaussianNoise(v), **positive(0.3, readout=lambda x: linear(x, 2))),
+    "Rotate std": Task(lambda v: Rotate(v), **positive(25.0, ratio=2.0)),
     "Rotate range": Task(lambda v: Rotate(range=v), **positive(40.0)),
-    "Translate std": Task(lambda v: Translate(v), **positive(0.12)),
+    "Translate std": Task(lambda v: Translate(v), **positive(0.12, ratio=2.0)),
     "Translate range": Task(lambda v: Translate(range=v), **positive(0.2)),
-    "Scale std": Task(lambda v: Scale(v), **positive(0.25)),
+    "Scale std": Task(lambda v: Scale(v), **positive(0.25, ratio=2.0)),
     "Scale range": Task(lambda v: Scale(range=v), **positive(0.4)),
-    "Shear std": Task(lambda v: Shear(v), **positive(15.0)),
+    "Shear std": Task(lambda v: Shear(v), **positive(15.0, ratio=2.0)),
     "Shear range": Task(lambda v: Shear(range=v), **positive(20.0)),
-    "CropResize std": Task(lambda v: CropResize(v), **positive(0.4)),
+    "Affine std": Task(
+        lambda v: Affine(v),
+        SIX,
+        ([w / 2.5 for w in SIX], [w * 2.5 for w in SIX]),
+        readout=lambda x: linear(x, 24),
+        ratio=2.0,
+        steps=150,
+    ),
+    "CropResize std": Task(lambda v: CropResize(v), **positive(0.4, ratio=2.0)),
     "CropResize range": Task(lambda v: CropResize(range=v), **positive(0.5)),
     "Flip": Task(lambda v: Flip(v), 0.4, (0.1, 0.85)),
-    "Brightness": Task(lambda v: Brightness(v), **positive(0.3)),
-    "Contrast": Task(lambda v: Contrast(v), **positive(0.4)),
-    "Saturation": Task(lambda v: Saturation(v), **positive(0.4), inputs=lambda: smooth(3)),
-    "Hue": Task(lambda v: Hue(v), **positive(30.0), inputs=lambda: smooth(3)),
-    "Gamma": Task(lambda v: Gamma(v), **positive(0.4)),
-    "Blur std": Task(lambda v: Blur(v), **positive(0.8), inputs=rough),
+    "Brightness": Task(lambda v: Brightness(v), **positive(0.3, ratio=2.0)),
+    "Contrast": Task(lambda v: Contrast(v), **positive(0.4, ratio=2.0)),
+    "Saturation": Task(lambda v: Saturation(v), **positive(0.4, ratio=2.0), inputs=lambda: smooth(3)),
+    "Hue": Task(lambda v: Hue(v), **positive(30.0, ratio=2.0), inputs=lambda: smooth(3)),
+    "Gamma": Task(lambda v: Gamma(v), **positive(0.4, ratio=2.0)),
+    "Blur std": Task(lambda v: Blur(v), **positive(0.8, ratio=2.0), inputs=rough),
     "Blur range": Task(lambda v: Blur(range=v), **positive(1.0), inputs=rough),
-    "Erase std": Task(lambda v: Erase(v), **positive(0.4)),
+    "Erase std": Task(lambda v: Erase(v), **positive(0.4, ratio=2.0)),
     "Erase range": Task(lambda v: Erase(range=v), **positive(0.4)),
     "TokenDropout": Task(lambda v: TokenDropout(v, mask_id=1), 0.3, (0.08, 0.7), tokens, table),
-    "Maybe": Task(lambda v: Maybe(Rotate(std=10.0, mean=90.0), v), 0.4, (0.15, 0.85)),
+    "Maybe": Task(lambda v: Maybe(Rotate(std=10.0, mean=90.0), v), 0.4, (0.15, 0.85), batch=32, samples=32),
     "OneOf": Task(
-        lambda v: OneOf(Rotate(std=10.0, mean=90.0), Brightness(0.5), Flip(1.0), probs=v),
-        [0.2, 0.5, 0.3],
+        lambda v: OneOf(Rotate(std=5.0, mean=90.0), Flip(1.0), Flip(1.0, axis="vertical"), probs=v),
+        [0.25, 0.45, 0.3],
         ([0.5, 0.1, 0.4], [0.05, 0.9, 0.05]),
+        batch=32,
+        samples=32,
+        ratio=0.5,
     ),
-    "AugMix": Task(
-        lambda v: AugMix(v, width=1, depth=1, operations=SMOOTH_OPERATIONS), 3.5, (1.4, 8.5), lambda: smooth(3)
-    ),
+    "AugMix": Task(lambda v: AugMix(v, width=1, depth=1, operations=SMOOTH_OPERATIONS), 3.5, (1.4, 8.5), ratio=2.0),
+    "AugMix jumps": Task(lambda v: AugMix(v, width=1, depth=1, operations=("solarize",)), 3.5, (1.4, 8.5), ratio=2.0),
 }

@@ -6,13 +6,14 @@ import copy
 import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from optima.augment.checks import check_batch, check_boxes, check_mask, check_replay
-from optima.augment.view import Target, View, repeated
+from optima.augment.checks import check_batch, check_boxes, check_mask, check_replay, check_share
+from optima.augment.view import Learners, Target, View, repeated
 from optima.posterior import FixedPhi, LearnedPhi, Phi, PriorPhi
 from optima.sampling import as_noise
 from optima.streams import Noise, Stream
@@ -41,6 +42,18 @@ class _Checked(ABCMeta):
         """That of `__init__`, for `help` and for editors, which would otherwise show the one above."""
         signature = inspect.signature(cls.__init__)
         return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def _learners(view: View, share: float, noise: Noise) -> Learners | None:
+    """A random share of the examples, at least one, with all of their draws."""
+    count = max(1, round(share * view.examples))
+    if count == view.examples:
+        return None
+    uniform = noise.named("share").uniform((view.examples,), dtype=torch.float64, device=view.x.device)
+    start = torch.arange(view.samples, device=view.x.device).unsqueeze(1) * view.examples
+    order = uniform.argsort()
+    rows, others = ((start + part).flatten() for part in order.split([count, view.examples - count]))
+    return Learners(rows, others, view.examples / count)
 
 
 def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -86,6 +99,7 @@ class Augmenter(nn.Module, metaclass=_Checked):
         mask: Tensor | None = None,
         boxes: Tensor | None = None,
         clean: bool = False,
+        share: float = 1.0,
     ) -> View:
         """Draw φ and γ and apply T_γ; in `eval()` mode, change nothing unless γ is given as `replay`.
 
@@ -99,18 +113,25 @@ class Augmenter(nn.Module, metaclass=_Checked):
             boxes: (B, n, 4), left, top, right and bottom in pixels, to be moved likewise: what comes back is the
                 smallest upright box around the moved one, cut at the border.
             clean: put the batch as it is before the K draws, for `ELBO(jsd=…)`.
+            share: the share of the examples, drawn anew each time, from whose pictures φ learns; each counts the more.
+                The expected gradient is the same, its variance higher, and the others' transforms cost no backward
+                pass and no memory for one. Images and losses are those of share=1. What mixes examples or chooses
+                among augmentations learns from all of them, and so does what follows it.
         """
         check_batch(x, y, samples, generator)
         check_mask(mask, x)
         check_boxes(boxes, x)
         self._check_clean(clean, mask, boxes)
+        check_share(share)
         view = repeated(x, y, samples, mask, boxes)
         if replay is not None:
             check_replay(replay, set(self._components()), len(view.x))
         elif not self.training:
             return view.after(x, y) if clean else view
         noise = self.stream.noise() if generator is None else as_noise(generator)
-        view = self.extend(view, noise, replay, "").finished()
+        if share < 1.0:
+            view = replace(view, learners=_learners(view, share, noise))
+        view = replace(self.extend(view, noise, replay, "").finished(), learners=None)
         return view.after(x, y) if clean else view
 
     if TYPE_CHECKING:
@@ -126,6 +147,7 @@ class Augmenter(nn.Module, metaclass=_Checked):
             mask: Tensor | None = None,
             boxes: Tensor | None = None,
             clean: bool = False,
+            share: float = 1.0,
         ) -> View: ...
 
     def kl(self) -> Tensor:

@@ -253,7 +253,11 @@ class Augmentation(Augmenter):
         yield prefix.removesuffix("."), self
 
     def _applied(self, view: View, gamma: dict[str, Tensor], prefix: str) -> View:
-        operator = self.operator(view.x, gamma) or Plain(self.transform, gamma, together=self.mixes)
+        if self.mixes:
+            # what a row is made of has a gradient only if all rows have one from here on
+            view = replace(view, learners=None)
+        heard = gamma if view.learners is None else {n: view.learners.louder(part) for n, part in gamma.items()}
+        operator = self.operator(view.x, heard) or Plain(self.transform, heard, together=self.mixes)
         if "partner" in gamma:
             view = credit_partners(view, gamma["partner"])
         named = {f"{prefix}{name}": value for name, value in gamma.items()}

@@ -23,6 +23,13 @@ def check_batch(x: Tensor, y: Target | None, samples: int, generator: torch.Gene
         rows = next((length for length in map(_rows, parts) if length != len(x)), len(x))
         if rows != len(x):
             raise ValueError(f"y must hold one target per example: x has {len(x)} rows and y has {rows}")
+        if isinstance(y, MixedTarget):
+            check_mixed(y, len(x))
+    check_generator(generator, x)
+
+
+def check_generator(generator: torch.Generator | None, x: Tensor) -> None:
+    """Raise unless this can draw for x."""
     if generator is not None and not isinstance(generator, torch.Generator):
         raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
     if generator is not None and generator.device.type != x.device.type:
@@ -37,6 +44,36 @@ def _rows(y: Tensor) -> int:
     if y.ndim == 0:
         raise ValueError("y must hold one target per example, got a single number")
     return len(y)
+
+
+def check_mixed(target: MixedTarget, rows: int) -> None:
+    """Raise unless each of the labels has a weight in every row, a share of 1."""
+    weights, expected = target.weights, (rows, len(target.labels))
+    if not len(target.labels):
+        raise ValueError("a MixedTarget needs one tensor of labels or more, got none")
+    if tuple(weights.shape) != expected or not weights.is_floating_point():
+        raise ValueError(
+            f"a MixedTarget needs floating-point weights of shape {expected}, one per row and label, got"
+            f" {weights.dtype} of shape {tuple(weights.shape)}"
+        )
+    if not can_look(weights) or not weights.numel():
+        return
+    low, high = float(weights.detach().min()), float(weights.detach().max())
+    if not (low >= -1e-4 and high <= 1 + 1e-4):
+        raise ValueError(f"the weights of a MixedTarget must lie in [0, 1], got {low:g}…{high:g}")
+    check_sums(weights, "the weights of a MixedTarget")
+
+
+def check_sums(shares: Tensor, what: str, remedy: str = "") -> None:
+    """Raise unless every row sums to 1, as far as its precision goes."""
+    worst = float((shares.detach().sum(-1) - 1).abs().max())
+    if worst > max(1e-3, 4 * torch.finfo(shares.dtype).eps):
+        raise ValueError(f"{what} must sum to 1 in every row, one is off by {worst:.3g}{remedy}")
+
+
+def can_look(values: Tensor) -> bool:
+    """Whether values may be looked at: on an accelerator the host would wait, and a compiled graph cannot."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def check_mask(mask: Tensor | None, x: Tensor) -> None:
@@ -68,6 +105,12 @@ def check_boxes(boxes: Tensor | None, x: Tensor) -> None:
         raise ValueError("boxes must be given as left, top, right, bottom; one of them ends before it begins")
 
 
+def check_share(share: float) -> None:
+    """Raise unless this is a share of the examples."""
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise ValueError(f"share must be a share of the examples, above 0 and at most 1, got {share!r}")
+
+
 def check_replay(replay: Mapping[str, Tensor], expected: set[str], rows: int) -> None:
     """Raise unless `replay` holds every component of γ, one row each."""
     if not isinstance(replay, Mapping):
@@ -77,6 +120,25 @@ def check_replay(replay: Mapping[str, Tensor], expected: set[str], rows: int) ->
     for name, value in replay.items():
         if not isinstance(value, Tensor):
             raise TypeError(f"replay: {name} must be a tensor, got {type(value).__name__}")
-    wrong = {name: len(value) for name, value in replay.items() if len(value) != rows}
+    wrong = {name: len(value) if value.ndim else 0 for name, value in replay.items()}
+    wrong = {name: length for name, length in wrong.items() if length != rows}
     if wrong:
         raise ValueError(f"replay must hold one γ per row of the view, {rows} (samples × batch), got {wrong}")
+    for name, value in replay.items():
+        if name.rpartition(".")[2] == "partner":
+            _check_partner(name, value, rows)
+        elif can_look(value) and not bool(value.isfinite().all()):
+            raise ValueError(f"replay: {name} must be finite, got {float(value[~value.isfinite()][0])}")
+
+
+def _check_partner(name: str, partner: Tensor, rows: int) -> None:
+    if partner.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"replay: {name} must hold row numbers, torch.int64, got {partner.dtype}")
+    if partner.ndim != 1:
+        raise ValueError(
+            f"replay: {name} must hold one row number per row, shape ({rows},), got {tuple(partner.shape)}"
+        )
+    if can_look(partner) and (int(partner.min()) < 0 or int(partner.max()) >= rows):
+        raise ValueError(
+            f"replay: {name} must hold row numbers in 0…{rows - 1}, got {int(partner.min())}…{int(partner.max())}"
+        )

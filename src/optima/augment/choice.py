@@ -168,7 +168,7 @@ def _choose(
     choice: Augmentation, view: View, noise: Noise, replay: Mapping[str, Tensor] | None, prefix: str
 ) -> tuple[View, View]:
     """The view as the branches meet it, and the same with the choice drawn, which alone it still has to credit."""
-    before = view.settled()
+    before = replace(view.settled(), learners=None)  # a row's branch has a gradient only if every row has one
     relaxed = not isinstance(choice.estimator, ScoreFunction)
     if relaxed and (view.mask is not None or view.boxes is not None):
         raise ValueError(

@@ -72,9 +72,10 @@ def save(augment: Augmenter, path: str | os.PathLike[str]) -> None:
 
     Args:
         augment: the policy.
-        path: the files' common name; an ending .json or .safetensors is ignored.
+        path: the files' common name, not a folder; an ending .json or .safetensors is ignored.
     """
     stem = _stem(path)
+    _check_place(path, stem)
     document = {
         "schema": SCHEMA,
         "kind": "optima policy",
@@ -226,13 +227,27 @@ def _argument(value: Any) -> Any:
 
 
 def _stem(path: str | os.PathLike[str]) -> Path:
-    path = Path(path)
+    given, path = os.fspath(path), Path(path)
+    if path.name in ("", ".."):
+        raise ValueError(f"path must end in a name for the policy's two files, as in runs/policy, got {given!r}")
     return path.with_suffix("") if path.suffix in (".json", ".safetensors") else path
+
+
+def _check_place(path: str | os.PathLike[str], stem: Path) -> None:
+    """Raise for a folder, beside which the files would land, or in the place of a file."""
+    ends = (os.sep, os.altsep or os.sep)
+    if Path(path).is_dir() or os.fspath(path).endswith(ends):
+        raise IsADirectoryError(f"{path} is a folder; name the policy's two files in it, as in {stem / 'policy'}")
+    for suffix in (".json", ".safetensors"):
+        if (file := stem.with_name(stem.name + suffix)).is_dir():
+            raise IsADirectoryError(f"{file} is a folder; choose another name for the policy's two files")
 
 
 def _read(path: Path) -> dict[str, Any]:
     if not path.exists():
-        raise FileNotFoundError(f"no policy at {path}")
+        folder = path.with_suffix("")
+        inside = f"; {folder} is a folder: name the file in it, as in {folder / 'policy'}" if folder.is_dir() else ""
+        raise FileNotFoundError(f"no policy at {path}{inside}")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

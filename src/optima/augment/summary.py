@@ -31,6 +31,7 @@ KL_MOVED = 0.1
 COLLAPSED_SHARE = 0.1
 COLLAPSED_MASS = 0.95
 LEFT_START = 0.01
+ROUNDING = 1e-6
 _BETWEEN = "; "  # the elements of a vector φ
 
 MOVED = "moved by the data"
@@ -101,14 +102,19 @@ def _lines(row: Row, labels: Sequence[str]) -> list[tuple[str, ...]]:
     if not isinstance(row.mean, list):
         return [(row.name, row.unit or "–", row.prior, posterior, row.verdict)]
     elements = posterior.split(_BETWEEN)
-    priors = row.prior.split(_BETWEEN)
-    shared, priors = ("", priors) if len(priors) == len(elements) else (row.prior, [""] * len(elements))
     names = labels if len(labels) == len(elements) else [f"[{number}]" for number in range(1, len(elements) + 1)]
-    parts = zip(names, priors, elements, strict=True)
+    unit, units = _shared_out(row.unit, ", ", len(elements))
+    prior, priors = _shared_out(row.prior, _BETWEEN, len(elements))
     return [
-        (row.name, row.unit or "–", shared, "", row.verdict),
-        *((f"  {name}", "", prior, element, "") for name, prior, element in parts),
+        (row.name, unit or ("" if row.unit else "–"), prior, "", row.verdict),
+        *((f"  {line[0]}", *line[1:], "") for line in zip(names, units, priors, elements, strict=True)),
     ]
+
+
+def _shared_out(text: str, between: str, count: int) -> tuple[str, list[str]]:
+    """What is said of all elements together, and of each of them."""
+    parts = text.split(between)
+    return ("", parts) if len(parts) == count > 1 else (text, [""] * count)
 
 
 def _row(name: str, phi: Phi, leaf: Augmentation) -> Row:
@@ -205,7 +211,10 @@ def _describe(summary: Summary) -> str:
 def _interval(mean, low, high) -> str:
     if isinstance(mean, list):
         return _BETWEEN.join(_interval(*part) for part in zip(mean, low, high, strict=True))
-    return f"{mean:.3g}" if low == high else f"{mean:.3g} ({low:.3g} … {high:.3g})"
+    if low == high:
+        return f"{mean:.3g}"
+    mean = 0.0 if abs(mean) < ROUNDING * (high - low) else mean  # a symmetric law's mean is 0 up to rounding
+    return f"{mean:.3g} ({low:.3g} … {high:.3g})"
 
 
 def _plain(tensor: Tensor) -> float | list[float]:

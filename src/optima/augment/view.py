@@ -78,6 +78,28 @@ def _chained(needs: Tensor, reach: Tensor | None) -> Tensor:
     return needs if reach is None else (needs.float() @ reach.float()) > 0
 
 
+class Learners(NamedTuple):
+    """The rows whose γ teach φ, when not all do.
+
+    Args:
+        rows: their numbers.
+        others: the numbers of the rest.
+        loudness: how many times over each of them counts, so that the expectation is that of all.
+    """
+
+    rows: Tensor
+    others: Tensor
+    loudness: float
+
+    def louder(self, gamma: Tensor) -> Tensor:
+        """The same γ, whose gradient counts so many times."""
+        if not gamma.requires_grad:
+            return gamma
+        twin = gamma.view_as(gamma)
+        twin.register_hook(lambda gradient: gradient * self.loudness)
+        return twin
+
+
 @dataclass(frozen=True)
 class View:
     """An augmented batch: K draws of γ for each of B examples, the draws outermost, K·B rows.
@@ -95,6 +117,7 @@ class View:
         boxes: (K·B, n, 4), left, top, right and bottom in pixels, moved as the image is.
         clean: the batch as it was comes before the draws.
         idle: where φ are named whose augmentation no row of this batch has met.
+        learners: the rows whose γ teach φ; None when all do.
         single: rows are unrelated inputs to be predicted, so nothing is mixed.
         pending: transforms that have not been applied yet, because the next one may join them; none in a view that an
             augmentation returns.
@@ -110,6 +133,7 @@ class View:
     boxes: Tensor | None = None
     clean: bool = False
     idle: tuple[str, ...] = ()
+    learners: Learners | None = field(default=None, repr=False)
     single: bool = False
     pending: tuple[Operator, ...] = field(default=(), repr=False)
 
@@ -163,12 +187,32 @@ class View:
 
     def settled(self) -> View:
         """The view with every transform applied; x keeps its type and memory format."""
+        if self.learners is not None and self.pending and torch.is_grad_enabled():
+            return self._settled_apart(self.learners)
         x, mask, boxes = self.x, self.mask, self.boxes
         for operator in self.pending:
             x = like(operator(x), self.x)
             mask = mask if mask is None else operator.on_mask(mask)
             boxes = boxes if boxes is None else operator.on_boxes(boxes, *x.shape[-2:])
         return replace(self, x=x, mask=mask, boxes=boxes, pending=())
+
+    def _settled_apart(self, learners: Learners) -> View:
+        """The learners' rows with a gradient and the others without, which costs neither their time nor their memory
+        on the way back."""
+        alone = replace(self, learners=None)
+        taught = alone.cut(learners.rows).settled()
+        with torch.no_grad():
+            other = alone.cut(learners.others).settled()
+
+        def joined(one: Any, rest: Any) -> Any:
+            if one is None:
+                return None
+            whole = torch.empty((len(self.x), *one.shape[1:]), dtype=one.dtype, device=one.device)
+            return whole.index_copy_(0, learners.others, rest).index_copy_(0, learners.rows, one)
+
+        x = like(joined(taught.x, other.x), self.x)
+        masks, boxes = joined(taught.mask, other.mask), joined(taught.boxes, other.boxes)
+        return replace(self, x=x, mask=masks, boxes=boxes, pending=())
 
     def finished(self) -> View:
         """The settled view, with boxes cut at the border; a box that has left the image has no area."""

@@ -3,6 +3,7 @@ r"""Mean-field Gaussian layers: q(θ) = Π N(loc, scale²), p(θ) = Π N(0, prio
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any, Literal
 from weakref import WeakSet
 
@@ -50,6 +51,9 @@ class BayesianLinear(nn.Module):
         if draws not in ("row", "step"):
             raise ValueError(f'draws must be "row" or "step", got {draws!r}')
         self.draws = draws
+        for name, size in (("in_features", in_features), ("out_features", out_features)):
+            if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+                raise ValueError(f"{name} must be a whole number, at least 1, got {size!r}")
         for name, value in (("prior_std", prior_std), ("init_std", init_std)):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise TypeError(f"{name} must be a number, got {type(value).__name__}")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from optima.augment.augmenter import Augmenter
+from optima.augment.checks import check_generator
 from optima.bayes.layers import BayesianLinear
 from optima.likelihoods import Likelihood, as_likelihood
 
@@ -55,6 +56,7 @@ def predict(
         raise TypeError(f"augment must be an augmentation or a Sequential of them, got {type(augment).__name__}")
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
+    check_generator(generator, x)
     mean = as_likelihood(likelihood).mean
     with _eval(model):
         if augment is None:

@@ -180,7 +180,7 @@ def _around(guess: float) -> Learn:
     return optima.learn(guess, prior=LogNormal(math.log(guess), GUESS_FACTOR))
 
 
-def _averages(losses: list[optima.Loss], augment: Augmenter, num_data: int) -> Epoch:
+def _averages(losses: list[optima.objective.Loss], augment: Augmenter, num_data: int) -> Epoch:
     def mean(part: str) -> float:
         return float(torch.stack([getattr(loss, part) for loss in losses]).mean())
 

@@ -15,11 +15,14 @@ Everything is in nats for the whole data set.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from optima.augment.checks import can_look
 
 
 class ElboTerms(NamedTuple):
@@ -48,7 +51,7 @@ def elbo(
         log_lik: ℓ_i, shape (B,).
         kl_theta: KL(q(θ) ‖ p(θ)), in nats.
         kl_phi: KL(q(φ) ‖ p(φ)), in nats.
-        num_data: N.
+        num_data: N, at least B.
         beta_theta: weight of the first KL.
         beta_phi: weight of the second.
 
@@ -56,17 +59,13 @@ def elbo(
         >>> elbo(torch.tensor([-1.0, -3.0]), 0.5, 0.25, num_data=10).value
         tensor(-20.7500)
     """
-    if log_lik.ndim != 1 or len(log_lik) == 0:
-        raise ValueError(
-            f"log_lik must hold one value per example, shape (B,), got {tuple(log_lik.shape)};"
-            " average or marginalise the draws first"
-        )
-    if num_data < 1:
-        raise ValueError(f"num_data must be the number of training examples, at least 1, got {num_data}")
-    theta, phi = torch.as_tensor(kl_theta), torch.as_tensor(kl_phi)
-    for name, term in (("kl_theta", theta), ("kl_phi", phi)):
-        if term.ndim:
-            raise ValueError(f"{name} must be one number for the whole data set, got shape {tuple(term.shape)}")
+    _check_log_lik(log_lik)
+    num_data = checked_num_data(num_data)
+    if num_data < len(log_lik):
+        raise ValueError(f"num_data is the number of training examples, {num_data}, but log_lik holds {len(log_lik)}")
+    check_weight("beta_theta", beta_theta)
+    check_weight("beta_phi", beta_phi)
+    theta, phi = _one_number("kl_theta", kl_theta), _one_number("kl_phi", kl_phi)
     data = num_data * log_lik.mean()
     return ElboTerms(data - beta_theta * theta - beta_phi * phi, data, theta, phi)
 
@@ -103,7 +102,53 @@ def marginalization_advantage(log_lik: Float[Tensor, "K B"]) -> Float[Tensor, " 
     return (log_marginal(log_lik) - jensen(log_lik)).clamp_min(0.0)
 
 
+def checked_num_data(num_data: Any) -> int:
+    """N, if it is a whole number from 1."""
+    whole = isinstance(num_data, int | Integral) and not isinstance(num_data, bool)
+    if not whole or num_data < 1:
+        raise ValueError(f"num_data must be the number of training examples, a positive whole number, got {num_data!r}")
+    return int(num_data)
+
+
+def check_weight(name: str, weight: Any) -> None:
+    """Raise unless a term can be weighed by this."""
+    if isinstance(weight, bool) or not isinstance(weight, int | float):
+        raise TypeError(f"{name} must be a number, got {type(weight).__name__}")
+    if not 0 <= weight < math.inf:
+        raise ValueError(f"{name} must be finite and not negative, got {weight}")
+
+
+def _check_log_lik(log_lik: Tensor) -> None:
+    if not isinstance(log_lik, Tensor) or not log_lik.is_floating_point():
+        came = log_lik.dtype if isinstance(log_lik, Tensor) else type(log_lik).__name__
+        raise TypeError(f"log_lik must be a floating-point tensor, one value per example, got {came}")
+    if log_lik.ndim != 1 or len(log_lik) == 0:
+        raise ValueError(
+            f"log_lik must hold one value per example, shape (B,), got {tuple(log_lik.shape)};"
+            " average or marginalise the draws first"
+        )
+    if can_look(log_lik) and bool(log_lik.isnan().any()):
+        where = log_lik.isnan().nonzero().flatten().tolist()
+        raise ValueError(
+            f"log_lik of {len(where)} of {len(log_lik)} examples is not a number (the first is example {where[0]})"
+        )
+
+
+def _one_number(name: str, value: Any) -> Tensor:
+    """A KL as a tensor."""
+    if not isinstance(value, Tensor | float | int):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    term = torch.as_tensor(value)
+    if term.ndim:
+        raise ValueError(f"{name} must be one number for the whole data set, got shape {tuple(term.shape)}")
+    if can_look(term) and not bool(term.isfinite()):
+        raise ValueError(f"{name} must be finite, got {float(term)}: what it is the KL of has diverged")
+    return term
+
+
 def _draws(log_lik: Tensor) -> Tensor:
+    if not isinstance(log_lik, Tensor):
+        raise TypeError(f"log_lik must be a tensor of shape (K, B), got {type(log_lik).__name__}")
     if log_lik.ndim != 2 or len(log_lik) == 0:
         raise ValueError(f"log_lik must hold K ≥ 1 draws per example, shape (K, B), got {tuple(log_lik.shape)}")
     return log_lik
