@@ -45,6 +45,7 @@ from optima import (
     predict,
 )
 from optima.augment import MixedTarget
+from optima.objective import log_marginal, marginalization_advantage
 from optima.posterior import Learn
 
 SIGNALS = torch.linspace(-1, 1, 12).reshape(4, 3)
@@ -743,11 +744,11 @@ CALL = {
         TypeError,
         "beta_theta must be a number, got str",
     ),
-    "elbo: draws in a list": (lambda: optima.objective.log_marginal(wrong([[0.0]])), TypeError, r"\(K, B\), got list"),
-    "elbo: one axis": (lambda: optima.objective.log_marginal(torch.zeros(4)), ValueError, r"\(K, B\), got \(4,\)"),
-    "elbo: no draws": (lambda: optima.objective.log_marginal(torch.zeros(0, 4)), ValueError, r"\(K, B\), got \(0, 4\)"),
+    "elbo: draws in a list": (lambda: log_marginal(wrong([[0.0]])), TypeError, r"\(K, B\), got list"),
+    "elbo: one axis": (lambda: log_marginal(torch.zeros(4)), ValueError, r"\(K, B\), got \(4,\)"),
+    "elbo: no draws": (lambda: log_marginal(torch.zeros(0, 4)), ValueError, r"\(K, B\), got \(0, 4\)"),
     "elbo: advantage of one axis": (
-        lambda: optima.objective.marginalization_advantage(torch.zeros(4)),
+        lambda: marginalization_advantage(torch.zeros(4)),
         ValueError,
         r"\(K, B\), got \(4,\)",
     ),

@@ -296,12 +296,16 @@ def test_kl_on_a_simplex_is_the_integral():
 SIMPLEX = Domain(constraints.simplex)
 
 
-def test_a_simplex_is_drawn_and_has_a_closed_form_by_default():
+def test_a_simplex_is_drawn_and_its_default_prior_treats_all_alike():
     phi = LearnedPhi("w", learn([0.5, 0.3, 0.2], scale=0.4), SIMPLEX)
     assert phi.loc.shape == (2,)
     assert phi.shape == (3,)
-    assert phi.closed_form
-    assert float(phi.kl().detach()) == pytest.approx(2 * (0.5 * (0.4**2 - 1) - math.log(0.4)), rel=1e-5)
+    prior = phi.p_phi()
+    assert isinstance(prior, Dirichlet)
+    torch.testing.assert_close(prior.mean, torch.tensor([0.5, 0.3, 0.2]))
+    even = LearnedPhi("w", learn([0.25] * 4), SIMPLEX).p_phi()
+    assert isinstance(even, Dirichlet)
+    assert even.concentration.tolist() == [1.0] * 4
     weights = draws(phi, 1000)
     assert weights.shape == (1000, 3)
     torch.testing.assert_close(weights.sum(-1), torch.ones(1000, dtype=torch.float64))

@@ -16,5 +16,10 @@ def write_whole(path: Path, content: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        # the file that was asked for, and not the one beside it
+        raise type(error)(error.errno, error.strerror, str(path)) from error
     finally:
         aside.unlink(missing_ok=True)

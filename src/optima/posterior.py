@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributions import (
+    Dirichlet,
     Distribution,
     Independent,
     Normal,
@@ -35,7 +36,7 @@ from optima.gradient_record import GradientRecord
 from optima.intervals import Summary, log_mass, mass, summarise
 from optima.sampling import as_noise, sample
 from optima.streams import Noise
-from optima.supports import Domain, bijection_of, bounds, choose_support, strictly_inside, words
+from optima.supports import Domain, bijection_of, bounds, choose_support, same_support, strictly_inside, words
 
 Number = float | int | Tensor | list[float] | tuple[float, ...]
 
@@ -334,6 +335,9 @@ class LearnedPhi(Phi):
         return without_validation(_expanded(spec.prior, self.shape))
 
     def _default_prior(self, loc: Tensor) -> Distribution:
+        if same_support(self.support, constraints.simplex):
+            # a Normal before the sticks are broken would favour whatever is named first
+            return Dirichlet(self.shape[-1] * self.start, validate_args=False)
         base = Normal(loc.clone(), torch.full_like(loc, self.domain.prior_scale), validate_args=False)
         event = self.bijection.domain.event_dim
         p_u = Independent(base, event) if event else base

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -50,7 +51,8 @@ def test_couplings_reach_every_correlation_matrix():
 
 @pytest.mark.parametrize("kind", ["std", "range"])
 def test_a_width_stays_a_width_whatever_the_coupling(kind: str):
-    augment = Affine(**{kind: WIDTHS}, covariance="full", coupling=COUPLING)
+    widths: dict[str, Any] = {kind: WIDTHS}
+    augment = Affine(**widths, covariance="full", coupling=COUPLING)
     sample = draws(augment)
     unit = unit_rows(COUPLING.double())
     third = 1.0 if kind == "std" else 1 / 3
@@ -75,7 +77,8 @@ def test_its_law_has_the_density_of_a_linear_map():
     x = torch.randn(3, 6, dtype=torch.float64)
     torch.testing.assert_close(map_.inv(map_(x)), x)
     jacobian = torch.autograd.functional.jacobian(map_, x[0])
-    assert float(map_.log_abs_det_jacobian(x[0], map_(x[0]))) == pytest.approx(
+    moved: Any = map_(x[0])
+    assert float(map_.log_abs_det_jacobian(x[0], moved)) == pytest.approx(
         float(torch.linalg.slogdet(jacobian).logabsdet)  # pyright: ignore[reportArgumentType]
     )
 

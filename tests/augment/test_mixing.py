@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import pytest
 import torch
@@ -192,10 +192,12 @@ def expected_value(alpha: float, place: float) -> float:
         half = math.sqrt(1 - lam) / 2
         return 1 - (min(place + half, 1.0) - max(place - half, 0.0)) ** 2
 
+    law: Any = stats.beta(alpha, alpha)
+
     # in u = logit λ the density has no poles
     def integrand(u: float) -> float:
         lam = 1 / (1 + math.exp(-u))
-        return value_of(kept(lam)) * stats.beta(alpha, alpha).pdf(lam) * lam * (1 - lam)
+        return value_of(kept(lam)) * law.pdf(lam) * lam * (1 - lam)
 
     return integrate.quad(integrand, -30, 30, limit=200)[0]
 

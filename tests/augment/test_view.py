@@ -107,7 +107,7 @@ def test_partners_are_a_permutation_within_each_draw(samples: int):
 
 @pytest.mark.parametrize("mode", ["elem", "pair", "batch"])
 @pytest.mark.parametrize("rows", [2, 3, 4, 5])
-def test_partners_are_uniform_among_the_others(mode: Literal[elem, pair, batch], rows: int):
+def test_partners_are_uniform_among_the_others(mode: Literal["elem", "pair", "batch"], rows: int):
     partner = Mixup(alpha=1.0, mode=mode)(torch.zeros(rows, 1), torch.zeros(rows), samples=2000).gamma["partner"]
     partner = partner.reshape(2000, rows) % rows
     counts = torch.stack([torch.bincount(column, minlength=rows) for column in partner.T]).double()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -96,7 +97,7 @@ def step(augment: optima.Sequential, outcome: Outcome) -> Tensor:
 
 
 def chances(augment: optima.Sequential, outcome: Outcome) -> float:
-    values = {name: phi.summary().mean.tolist() for name, phi in augment.named_phi()}
+    values: dict[str, Any] = {name: phi.summary().mean.tolist() for name, phi in augment.named_phi()}
     q = values["maybe.choice.p"]
     return probability(outcome, values["gate.p"], tuple(values["oneof.choice.probs"]), values["oneof.gate.p"], q)
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import optima
 from optima import ELBO, Flip, Mixup, Rotate, Sequential, learn
 from optima.augment import View
 from optima.objective import estimators
 from optima.objective.consistency import jensen_shannon
+from optima.posterior import LearnedPhi
 from tests.reference import GivenNoise
 
 DOUBLE = torch.float64
@@ -99,7 +99,7 @@ def check() -> None:
     for flips in every:
         (chance(flips, P) * stepped(augment, flips)).backward()
     phi = augment.p
-    assert isinstance(phi, optima.posterior.LearnedPhi)
+    assert isinstance(phi, LearnedPhi)
     with torch.no_grad():
         values = [float(stepped(augment, flips)) for flips in every]
     logit, step = math.log(P / (1 - P)), 1e-5

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import optima
-from optima import learn
+from optima import bayes, learn
 from optima.augment import View
 from optima.objective import elbo, log_marginal, marginalization_advantage
 from optima.objective.elbo import jensen, naive
@@ -117,7 +117,7 @@ def check_kl_is_summed_over_layers() -> None:
         exact += quadrature_kl(layer.weight_loc.detach(), layer.weight_log_scale.detach().exp(), layer.prior_std)
         if layer.bias_loc is not None and layer.bias_log_scale is not None:
             exact += quadrature_kl(layer.bias_loc.detach(), layer.bias_log_scale.detach().exp(), layer.prior_std)
-    assert float(optima.bayes.kl_theta(model).detach()) == pytest.approx(exact, rel=1e-5)
+    assert float(bayes.kl_theta(model).detach()) == pytest.approx(exact, rel=1e-5)
 
 
 def test_kl_theta_is_the_sum_over_layers_and_parameters():
@@ -126,7 +126,7 @@ def test_kl_theta_is_the_sum_over_layers_and_parameters():
 
 def test_a_kl_averaged_over_layers_is_caught(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
-        optima.bayes,
+        bayes,
         "kl_theta",
         lambda model: torch.stack([layer.kl() for layer in (model.first, model.second)]).mean(),
     )

@@ -7,6 +7,8 @@ with x_i = 1. The curvature of each objective at θ is what a Laplace approximat
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -28,7 +30,8 @@ def data_precision(bound, copies: int) -> float:
         return -objective(theta * x, view).value * N
 
     theta = torch.tensor(0.9, dtype=torch.float64)
-    return -float(torch.autograd.functional.hessian(data_term, theta))
+    curvature: Any = torch.autograd.functional.hessian(data_term, theta)
+    return -float(curvature)
 
 
 @pytest.mark.parametrize("copies", [1, 2, 5, 10])

@@ -63,7 +63,7 @@ class Affine(Augmentation):
         if covariance == "diagonal" and coupling is not None:
             raise ValueError('Affine(coupling=…) belongs to covariance="full"; a diagonal one has none')
         units = "degrees, log, log, degrees, of the size, of the size"
-        self.width = add_width(self, std, range, unit=units, shapes=((len(PARTS),),))
+        self.width = add_width(self, std, range, unit=units, shapes=((len(PARTS),),), labels=PARTS)
         self.covariance = covariance
         if covariance == "full":
             self._add_coupling(coupling)

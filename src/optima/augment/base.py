@@ -132,11 +132,12 @@ class Augmentation(Augmenter):
         prior_scale: float = 1.0,
         allows_off: bool = True,
         shapes: tuple[tuple[int, ...], ...] = ((),),
+        labels: tuple[str, ...] = (),
     ) -> None:
         """Declare a hyperparameter; it becomes the submodule `name`. The arguments are those of `Domain`."""
         if hasattr(self, name):
             raise ValueError(f"{type(self).__name__}: a hyperparameter cannot be called {name!r}, which has a meaning")
-        domain = Domain(support, unit, off, prior_scale, allows_off, shapes)
+        domain = Domain(support, unit, off, prior_scale, allows_off, shapes, labels)
         label = f"{type(self).__name__}({name}=…)"
         phi = (
             LearnedPhi(label, value, domain, flat_prior=self.prior_gamma is not None and value.posterior == "point")
@@ -180,6 +181,12 @@ class Augmentation(Augmenter):
             raise TypeError(
                 f"{type(self).__name__} keeps learn(...) as an attribute, where nothing learns it; declare it with"
                 f' self.add_phi("{lost[0]}", {lost[0]}, support=…)'
+            )
+        given = [name for name, value in self.arguments.items() if isinstance(value, Learn)]
+        if len(given) > sum(isinstance(phi, LearnedPhi) for _, phi in self.named_phi()):
+            raise TypeError(
+                f"{type(self).__name__} is given learn(...) for {', '.join(given)} and declares fewer with add_phi, so"
+                " that nothing learns the rest"
             )
         laws = self._mean_laws()
         for name, law in laws.items():

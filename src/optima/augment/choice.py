@@ -87,8 +87,9 @@ class OneOf(Augmenter):
         count = len(augmentations)
         self.choice = Which([1 / count] * count if probs is None and count else probs or [1.0], **options)
         self._names = adopt(self, augmentations, taken=["choice"])
-        if (given := self.choice.probs.shape[0]) != count:
+        if (given := next(phi.shape[0] for _, phi in self.choice.named_phi())) != count:
             raise ValueError(f"OneOf has {count} augmentations and {given} probabilities; give one for each")
+        self.choice.domains["probs"] = replace(self.choice.domains["probs"], labels=tuple(self._names))
         check_relaxable(self)
 
     def steps(self) -> Iterator[tuple[str, Augmenter]]:

@@ -39,7 +39,7 @@ class Mixup(Augmentation):
     def __init__(self, alpha: Number | Learn, *, mode: Mode = "elem", **options: Any):
         super().__init__(**options)
         self.add_phi("alpha", alpha, support=constraints.positive, off=0.0, allows_off=False)
-        self.mode = checked_mode(mode)
+        self.mode: Mode = checked_mode(mode)
 
     def p_gamma(self, phi: dict[str, Tensor]) -> dict[str, Distribution]:
         return {"lam": Beta(phi["alpha"], phi["alpha"], validate_args=False)}
@@ -87,7 +87,8 @@ class CutMix(Augmentation):
             options.setdefault("estimator", "score_function")
         super().__init__(**options)
         self.add_phi("alpha", alpha, support=constraints.positive, off=0.0, allows_off=False)
-        self.mode, self.boxes = checked_mode(mode), boxes
+        self.mode: Mode = checked_mode(mode)
+        self.boxes = boxes
         if boxes == "whole" and not isinstance(self.estimator, ScoreFunction):
             raise ValueError(
                 'CutMix: a box of whole pixels moves in steps, which have no pathwise gradient; use boxes="exact",'

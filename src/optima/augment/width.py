@@ -22,6 +22,7 @@ def add_width(
     unit: str,
     shapes: tuple[tuple[int, ...], ...] = ((),),
     support: Constraint = constraints.positive,
+    labels: tuple[str, ...] = (),
 ) -> str:
     """Declare the width of γ's distribution, given as exactly one of `std` and `range`; return which."""
     given = {name: value for name, value in (("std", std), ("range", range)) if value is not None}
@@ -31,7 +32,7 @@ def add_width(
             f" got {'both' if given else 'neither'}"
         )
     name, value = next(iter(given.items()))
-    owner.add_phi(name, value, support=support, unit=unit, off=0.0, shapes=shapes)
+    owner.add_phi(name, value, support=support, unit=unit, off=0.0, shapes=shapes, labels=labels)
     return name
 
 

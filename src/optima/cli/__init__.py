@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from io import TextIOWrapper
 
 import typer
 
 from optima.cli.demo import demo
-from optima.cli.output import UsageError, sentence, usage
+from optima.cli.output import UsageError, sentence
 from optima.cli.preview import preview
 from optima.cli.reproduce import reproduce
 from optima.version import __version__
@@ -20,9 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
-# nothing is lost when a preview fails: what is wrong with its input is wrong usage, whenever it is noticed
-_wrong_input = usage(ValueError, TypeError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError)
-app.command()(_wrong_input(preview))
+app.command()(preview)
 app.command()(reproduce)
 
 
@@ -39,11 +38,17 @@ def _options(
     """Options of every verb."""
 
 
+def _stop(number: int, frame: object) -> None:
+    """Leave by the way of an exception, so that worker processes are ended too."""
+    sys.exit(128 + number)
+
+
 def main() -> None:
     """Run the command line; what goes wrong is one clear line, never a traceback (except under `python -X dev`)."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot write φ gets a question mark, not a failure
+    signal.signal(signal.SIGTERM, _stop)
     try:
         app()
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from optima.cli.output import checked_folder
+from optima.cli.output import checked_folder, usage, writing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,9 +34,13 @@ def preview(
     as_json: bool = typer.Option(False, "--json", help="Print the numbers as JSON instead of a table."),
 ) -> None:
     """Show what a policy does to an image: every augmentation at its learned quantiles, beside its prior's."""
-    path = _checked(output, count, quantiles, seed, force=force)
-    document = _preview(run, images, count, quantiles, seed)
-    _write(document, path)
+    # nothing is lost when a preview fails: what is wrong with its input is wrong usage, whenever it is noticed
+    with usage():
+        path = _checked(output, count, quantiles, seed, force=force)
+        document = _preview(run, images, count, quantiles, seed)
+        content = _picture(document) if path.suffix.lower() == ".png" else _page(document)
+    with writing(path):
+        _write(content, path)
     if as_json:
         from optima.report.preview import as_json as document_of
 
@@ -134,10 +138,9 @@ def _taken(policy: Augmenter, images: Tensor, seed: int) -> Tensor:
     raise ValueError(f"a preview shows images, which this policy does not take: {problem}")
 
 
-def _write(preview: Preview, path: Path) -> None:
+def _write(content: str | bytes, path: Path) -> None:
     from optima.files import write_whole
 
-    content = _picture(preview) if path.suffix.lower() == ".png" else _page(preview)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
 

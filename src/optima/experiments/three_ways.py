@@ -17,6 +17,7 @@ import optima
 from optima.augment.augmenter import Augmenter
 from optima.augment.summary import Row
 from optima.data import LabelledImages, digits
+from optima.objective import Loss
 from optima.posterior import Learn, LearnedPhi
 
 TRAIN_IMAGES = 300
@@ -180,7 +181,7 @@ def _around(guess: float) -> Learn:
     return optima.learn(guess, prior=LogNormal(math.log(guess), GUESS_FACTOR))
 
 
-def _averages(losses: list[optima.objective.Loss], augment: Augmenter, num_data: int) -> Epoch:
+def _averages(losses: list[Loss], augment: Augmenter, num_data: int) -> Epoch:
     def mean(part: str) -> float:
         return float(torch.stack([getattr(loss, part) for loss in losses]).mean())
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,7 +15,15 @@ from optima.bayes.layers import draws_per_row, kl_theta
 from optima.likelihoods import Categorical, Likelihood, as_likelihood
 from optima.objective import estimators
 from optima.objective.consistency import jensen_shannon
-from optima.objective.elbo import elbo, jensen, log_marginal, marginalization_advantage, naive
+from optima.objective.elbo import (
+    check_weight,
+    checked_num_data,
+    elbo,
+    jensen,
+    log_marginal,
+    marginalization_advantage,
+    naive,
+)
 from optima.objective.reach import is_bayesian, unreached
 from optima.posterior import LearnedPhi
 
@@ -78,18 +85,12 @@ class ELBO(nn.Module):
         jsd: float = 0.0,
     ):
         super().__init__()
-        if isinstance(num_data, bool) or not isinstance(num_data, int | np.integer) or num_data < 1:
-            raise ValueError(
-                f"num_data must be the number of training examples, a positive whole number, got {num_data!r}"
-            )
-        for name, beta in (("beta_theta", beta_theta), ("beta_phi", beta_phi), ("jsd", jsd)):
-            if isinstance(beta, bool) or not isinstance(beta, int | float):
-                raise TypeError(f"{name} must be a number, got {type(beta).__name__}")
-            if not 0 <= beta < float("inf"):
-                raise ValueError(f"{name} must be finite and not negative, got {beta}")
+        num_data = checked_num_data(num_data)
+        for name, weight in (("beta_theta", beta_theta), ("beta_phi", beta_phi), ("jsd", jsd)):
+            check_weight(name, weight)
         if not isinstance(bound, str) or bound not in _BOUNDS:
             raise ValueError(f'bound must be "jensen", "marginal" or "naive", got {bound!r}')
-        self.num_data, self.beta_theta, self.beta_phi, self.bound = int(num_data), beta_theta, beta_phi, bound
+        self.num_data, self.beta_theta, self.beta_phi, self.bound = num_data, beta_theta, beta_phi, bound
         self.likelihood, self.jsd = as_likelihood(likelihood), jsd
         if jsd and not isinstance(self.likelihood, Categorical):
             raise ValueError(
