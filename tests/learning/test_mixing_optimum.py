@@ -1,8 +1,8 @@
-r"""The concentration of Mixup and of CutMix goes to where the expected objective is greatest, known by quadrature.
+r"""The concentrations of Mixup and CutMix go to where the expected objective is greatest, known by quadrature.
 
-Images are ±1 times a pattern and carry the number y = a ± b; the readout is the square of the mean along the pattern.
-In a mixture of two opposite images with share t of its own, it says (2t − 1)², and the mixed target a ± b (2t − 1).
-Little mixing misses a, and so does much: between them is an α that does best.
+Images are ±1 times a pattern and carry the number A ± B; the readout is the square of the mean along the pattern. With
+a share t of an image and the rest of its opposite, it says (2t − 1)², and the mixed target A ± B (2t − 1). Mixing
+little misses this target, and so does mixing much: an α in between does best.
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ import torch
 from scipy import optimize, stats
 from torch import Tensor
 
-from optima import ELBO, Augmentation, CutMix, Gaussian, Mixup, learn
+from optima import ELBO, CutMix, Gaussian, Mixup, learn
 from optima.augment import mixing
+from optima.augment.augmenter import Augmenter
+from optima.objective import loss
 from optima.posterior import Learn
 from tests.learning.ascent import ascend, learned_phi
+from tests.learning.test_recovers_the_strength import SIDES, detached_gamma
 
-A, B = 0.75, 0.5**0.5
+EXAMPLES = 1024
 SIZE = 8
-TOLERANCE = 0.15
-PATTERN = (torch.rand(1, SIZE, SIZE, generator=torch.Generator().manual_seed(3)) < 0.5).float() * 2 - 1
+A, B = 0.75, 0.5**0.5
+TOLERANCE = 0.2
 
-_LEVELS = (np.arange(400) + 0.5) / 400
-_PLACES = (np.arange(40) + 0.5) / 40
+PATTERN = (torch.rand(1, SIZE, SIZE, generator=torch.Generator().manual_seed(3)) < 0.5) * 2.0 - 1.0
+QUANTILES = (np.arange(400) + 0.5) / 400
+CENTRES = (np.arange(40) + 0.5) / 40
+
+Share = Callable[[np.ndarray], np.ndarray]
 
 
 def read(x: Tensor) -> Tensor:
@@ -34,51 +40,87 @@ def read(x: Tensor) -> Tensor:
 
 
 def blended(lam: np.ndarray) -> np.ndarray:
+    """What Mixup leaves of an image."""
     return lam
 
 
 def pasted(lam: np.ndarray) -> np.ndarray:
-    """What a box of 1 − λ of the area leaves of an image when its centre lies anywhere and the border cuts it."""
+    """What CutMix leaves of it, for every place of a box of 1 − λ of the area that the border cuts."""
     half = np.sqrt(1 - lam)[:, None] / 2
-    side = np.minimum(_PLACES + half, 1.0) - np.maximum(_PLACES - half, 0.0)
+    side = np.minimum(CENTRES + half, 1.0) - np.maximum(CENTRES - half, 0.0)
     return 1 - side[:, :, None] * side[:, None, :]
 
 
-def best_alpha(share: Callable[[np.ndarray], np.ndarray]) -> float:
-    """argmin E (f(x') − y')² over opposite partners; alike ones are the same whatever α."""
+def best_alpha(share: Share) -> float:
+    """argmin E (f(x') − y')² over partners that are opposite; alike ones stay what they are whatever α is."""
 
     def expected(log_alpha: float) -> float:
         alpha = np.exp(log_alpha)
-        t = 2 * share(stats.beta(alpha, alpha).ppf(_LEVELS)) - 1
+        t = 2 * share(stats.beta(alpha, alpha).ppf(QUANTILES)) - 1
         return float(np.mean([(t**2 - A - sign * B * t) ** 2 for sign in (-1, 1)]))
 
-    return float(np.exp(optimize.minimize_scalar(expected, bounds=(-2.5, 2.5), method="bounded").x))
+    best = optimize.minimize_scalar(expected, bounds=(-2.5, 2.5), method="bounded")
+    return float(np.exp(best["x"]))
 
 
-CASES: dict[str, tuple[Callable[[Learn], Augmentation], Callable[[np.ndarray], np.ndarray]]] = {
-    "Mixup": (lambda v: Mixup(v), blended),
+CASES: dict[str, tuple[Callable[[Learn], Augmenter], Share]] = {
+    "Mixup": (Mixup, blended),
     "Mixup pair": (lambda v: Mixup(v, mode="pair"), blended),
     "Mixup by score": (lambda v: Mixup(v, estimator="score_function"), blended),
-    "CutMix": (lambda v: CutMix(v), pasted),
+    "CutMix": (CutMix, pasted),
     "CutMix by score": (lambda v: CutMix(v, estimator="score_function"), pasted),
 }
 
 
-def learned_alpha(build: Callable[[Learn], Augmentation], start: float, seed: int = 0) -> float:
-    sign = torch.randint(2, (1024, 1, 1, 1), generator=torch.Generator().manual_seed(5)) * 2.0 - 1.0
+def learned(build: Callable[[Learn], Augmenter], start: float, seed: int = 0) -> float:
+    sign = torch.randint(2, (EXAMPLES, 1, 1, 1), generator=torch.Generator().manual_seed(5)) * 2.0 - 1.0
     augment = build(learn(start, posterior="point"))
-    objective = ELBO(num_data=1024, likelihood=Gaussian(noise=0.3), beta_phi=0.0)
-    ascend(
-        augment, objective, read, sign * PATTERN, A + B * sign.view(-1, 1),
-        steps=100, batch=256, samples=8, rate=0.1, seed=seed,
-    )
-    return float(learned_phi(augment).summary().mean)
+    objective = ELBO(EXAMPLES, Gaussian(noise=0.3), beta_phi=0.0)
+    data = sign * PATTERN, A + B * sign.view(-1, 1)
+    ascend(augment, objective, read, data, steps=100, batch=256, samples=8, seed=seed)
+    return float(learned_phi(augment))
 
 
-if __name__ == "__main__":
-    import time
-    for name, (build, share) in CASES.items():
-        best = best_alpha(share)
-        for seed in range(3):
-            t0 = time.time()
-            print(name, best, *[learned_alpha(build, best * f, seed) / best - 1 for f in (0.4, 2.5)], time.time() - t0, flush=True)
+def check(name: str, side: str) -> None:
+    """Raise AssertionError unless α ended where the quadrature says."""
+    build, share = CASES[name]
+    best = best_alpha(share)
+    start = best * (0.4, 2.5)[SIDES.index(side)]
+    alpha = learned(build, start)
+    assert abs(alpha - best) <= TOLERANCE * best, f"{alpha} from {start} for {best}"
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", CASES)
+def test_the_concentration_that_does_best_is_found(name: str, side: str):
+    check(name, side)
+
+
+# ---- planted bugs ----------------------------------------------------------------------------------------------------
+
+
+def unmixed_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixing, "mix_targets", lambda target, partner, weight: target)
+
+
+def label_of_the_whole_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    """λ for the label's weight, although the border has cut the box."""
+    monkeypatch.setattr(CutMix, "retarget", Mixup.retarget)
+
+
+PLANTED = [
+    (detached_gamma, "Mixup"),
+    (detached_gamma, "CutMix"),
+    (unmixed_targets, "Mixup"),
+    (unmixed_targets, "CutMix"),
+    (label_of_the_whole_box, "CutMix"),
+]
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize(("plant", "name"), PLANTED)
+def test_a_planted_bug_ends_elsewhere(plant: Callable, name: str, side: str, monkeypatch: pytest.MonkeyPatch):
+    plant(monkeypatch)
+    monkeypatch.setattr(loss, "unreached", lambda value, augment: ())  # the objective itself would refuse
+    with pytest.raises(AssertionError, match=" from "):
+        check(name, side)
