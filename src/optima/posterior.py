@@ -305,7 +305,7 @@ class LearnedPhi(Phi):
     @torch.no_grad()
     def summary(self) -> Summary:
         if self.log_scale is None:
-            value = self.bijection(_full(self.loc))
+            value = self.bijection(_full(self.loc)).detach().clone()  # the real line's bijection returns its argument
             return Summary(value, value, value)
         return summarise(self.q_phi())
 

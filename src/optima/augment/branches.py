@@ -17,18 +17,19 @@ def blended(view: View, before: View, views: Sequence[View], weights: Tensor) ->
         weight.view(-1, *[1] * (view.x.ndim - 1)) * branch.settled().x
         for branch, weight in zip(views, weights.unbind(1), strict=True)
     )
-    scores = [score for branch in views for score in branch.scores[1:]]
+    scores = [score for branch in views for score in branch.scores]
     return replace(view, x=like(torch.as_tensor(total), view.x), scores=(*before.scores, *view.scores, *scores))
 
 
-def selected(view: View, before: View, views: Sequence[View], chosen: Sequence[Tensor]) -> View:
+def selected(view: View, before: View, views: Sequence[View], chosen: Sequence[Tensor], *, mixes: bool) -> View:
     """Each row as the branch that it chose leaves it.
 
     Args:
         view: the view with the choice drawn, and only that to be credited.
         before: as the branches met it.
-        views: as each branch leaves it, its first score a probe of what rows depend on.
+        views: as each branch leaves it; with `mixes`, its first score is a probe of what rows depend on.
         chosen: for each branch, the rows that chose it, (rows,) of booleans.
+        mixes: some branch combines rows; else each row depends on itself, and no rows × rows are needed to say so.
     """
     parts = [_rows(branch, rows) for branch, rows in zip(views, chosen, strict=True)]
     back = torch.cat([index for index, _ in parts]).argsort()
@@ -39,7 +40,13 @@ def selected(view: View, before: View, views: Sequence[View], chosen: Sequence[T
 
     x = together("x")
     assert x is not None  # noqa: S101  a view has pixels
-    scores = _scores(view, before, views, chosen)
+    own = tuple(
+        score.where(rows)
+        for branch, rows in zip(views, chosen, strict=True)
+        for score in (branch.scores[1:] if mixes else branch.scores)
+    )
+    earlier = _through(before, views, chosen) if mixes else before.scores
+    scores = (*earlier, *view.scores, *own)
     target = _target([branch.target for branch in views], chosen)
     return replace(
         view, x=like(x, before.x), mask=together("mask"), boxes=together("boxes"), target=target, scores=scores
@@ -57,20 +64,12 @@ def _rows(branch: View, chosen: Tensor) -> tuple[Tensor, View]:
     return index, branch.cut(index).settled()
 
 
-def _scores(view: View, before: View, views: Sequence[View], chosen: Sequence[Tensor]) -> tuple[Score, ...]:
-    """What came before, as far as each row depends on it, and each branch's own draws for the rows that chose it."""
-    own = [score.where(rows) for branch, rows in zip(views, chosen, strict=True) for score in branch.scores[1:]]
+def _through(before: View, views: Sequence[View], chosen: Sequence[Tensor]) -> tuple[Score, ...]:
+    """What was drawn before, as far as each row still depends on it after the branch that it chose."""
     probes = [branch.scores[0].reach for branch in views]
     reach = torch.stack([torch.zeros_like(rows) if p is None else p for p, rows in zip(probes, chosen, strict=True)])
-    picked = torch.stack(list(chosen)).unsqueeze(-1)
-    needs, might_need = (reach & picked).any(0), reach.any(0)
-    mixes = not _is_identity(might_need)
-    earlier = tuple(score.through(needs, might_need) for score in before.scores) if mixes else before.scores
-    return (*earlier, *view.scores, *own)
-
-
-def _is_identity(reach: Tensor) -> bool:
-    return bool(torch.equal(reach, torch.eye(len(reach), dtype=torch.bool, device=reach.device)))
+    needs = (reach & torch.stack(list(chosen)).unsqueeze(-1)).any(0)
+    return tuple(score.through(needs, reach.any(0)) for score in before.scores)
 
 
 def _target(targets: Sequence[Target | None], chosen: Sequence[Tensor]) -> Target | None:

@@ -82,6 +82,8 @@ class OneOf(Augmenter):
         ['choice.probs', 'rotate.std', 'rotate.mean', 'translate.std']
     """
 
+    mixes: bool
+
     def __init__(self, *augmentations: Augmenter, probs: Number | Learn | None = None, **options: Any):
         super().__init__()
         count = len(augmentations)
@@ -90,7 +92,7 @@ class OneOf(Augmenter):
         if (given := next(phi.shape[0] for _, phi in self.choice.named_phi())) != count:
             raise ValueError(f"OneOf has {count} augmentations and {given} probabilities; give one for each")
         self.choice.domains["probs"] = replace(self.choice.domains["probs"], labels=tuple(self._names))
-        check_relaxable(self)
+        note_mixing(self)
 
     def steps(self) -> Iterator[tuple[str, Augmenter]]:
         """The branches, named, in the order of their probabilities."""
@@ -100,9 +102,10 @@ class OneOf(Augmenter):
     def extend(self, view: View, noise: Noise, replay: Mapping[str, Tensor] | None, prefix: str) -> View:
         before, view = _choose(self.choice, view, noise, replay, prefix)
         branches = [(f"{prefix}{name}.", step) for name, step in self.steps()]
-        views = [step.extend(before.probed(), noise.named(_last(at)), replay, at) for at, step in branches]
+        start = before.probed(mark=self.mixes)
+        views = [step.extend(start, noise.named(_last(at)), replay, at) for at, step in branches]
         choice = view.gamma[f"{prefix}choice.branch"]
-        return _joined(view, before, views, choice, [at for at, _ in branches])
+        return _joined(view, before, views, choice, [at for at, _ in branches], mixes=self.mixes)
 
     def named_phi(self, prefix: str = "") -> Iterator[tuple[str, Phi]]:
         yield from self.choice.named_phi(f"{prefix}choice.")
@@ -124,11 +127,13 @@ class Maybe(Augmenter):
         **options: `estimator`, `phi_draws` and `prior_gamma` of the choice; "relaxed" blends the two images.
     """
 
+    mixes: bool
+
     def __init__(self, augmentation: Augmenter, p: Number | Learn = 0.5, **options: Any):
         super().__init__()
         self.choice = Whether(p, **options)
         self._names = adopt(self, [augmentation], taken=["choice"])
-        check_relaxable(self)
+        note_mixing(self)
 
     def steps(self) -> Iterator[tuple[str, Augmenter]]:
         """The one augmentation, named."""
@@ -139,10 +144,11 @@ class Maybe(Augmenter):
         before, view = _choose(self.choice, view, noise, replay, prefix)
         (name, step) = next(self.steps())
         at = f"{prefix}{name}."
-        branch = step.extend(before.probed(), noise.named(name), replay, at)
+        start = before.probed(mark=self.mixes)
+        branch = step.extend(start, noise.named(name), replay, at)
         on = view.gamma[f"{prefix}choice.on"]
         choice = on.long() if isinstance(self.choice.estimator, ScoreFunction) else torch.stack([1.0 - on, on], 1)
-        return _joined(view, before, [before.probed(), branch], choice, ["", at])
+        return _joined(view, before, [start, branch], choice, ["", at], mixes=self.mixes)
 
     def named_phi(self, prefix: str = "") -> Iterator[tuple[str, Phi]]:
         yield from self.choice.named_phi(f"{prefix}choice.")
@@ -155,9 +161,10 @@ class Maybe(Augmenter):
             yield from step.leaves(f"{prefix}{name}.")
 
 
-def check_relaxable(owner: OneOf | Maybe) -> None:
-    """Raise where a blend of the branches would have no meaning."""
+def note_mixing(owner: OneOf | Maybe) -> None:
+    """Say whether a branch combines rows; raise where a blend of the branches would then have no meaning."""
     mixing = [type(leaf).__name__ for _, leaf in owner.leaves() if leaf.mixes]
+    owner.mixes = bool(mixing)
     if mixing and not isinstance(owner.choice.estimator, ScoreFunction):
         raise ValueError(
             f"{type(owner).__name__}: a relaxed choice blends its branches, and the labels of {', '.join(mixing)}"
@@ -179,7 +186,9 @@ def _choose(
     return before, replace(chosen, pending=())
 
 
-def _joined(view: View, before: View, views: Sequence[View], choice: Tensor, prefixes: Sequence[str]) -> View:
+def _joined(
+    view: View, before: View, views: Sequence[View], choice: Tensor, prefixes: Sequence[str], *, mixes: bool
+) -> View:
     """The view after the branches, with what they drew."""
     gamma, phi = dict(view.gamma), dict(view.phi)
     for branch in views:
@@ -190,7 +199,7 @@ def _joined(view: View, before: View, views: Sequence[View], choice: Tensor, pre
         return blended(view, before, views, choice)
     chosen = [choice == number for number in range(len(views))]
     idle = [at for at, rows in zip(prefixes, chosen, strict=True) if at and _none(rows)]
-    return replace(selected(view, before, views, chosen), idle=(*view.idle, *idle))
+    return replace(selected(view, before, views, chosen, mixes=mixes), idle=(*view.idle, *idle))
 
 
 def _none(rows: Tensor) -> bool:

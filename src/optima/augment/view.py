@@ -171,12 +171,14 @@ class View:
             return replace(self, pending=(*self.pending[:-1], joined))
         return replace(self, pending=(*self.pending, operator))
 
-    def probed(self) -> View:
-        """The view as one of several branches meets it: nothing drawn yet, and a mark on every row, whose reach will
-        say which rows each row has been made from."""
+    def probed(self, *, mark: bool) -> View:
+        """The view as one of several branches meets it: nothing drawn yet, and if wanted a mark on every row, whose
+        reach will say which rows each row has been made from."""
+        if not mark:
+            return replace(self, gamma={}, phi={}, scores=(), idle=())
         rows = len(self.x)
-        mark = Score(torch.zeros(rows, device=self.x.device), torch.eye(rows, dtype=torch.bool, device=self.x.device))
-        return replace(self, gamma={}, phi={}, scores=(mark,), idle=())
+        probe = Score(torch.zeros(rows, device=self.x.device), torch.eye(rows, dtype=torch.bool, device=self.x.device))
+        return replace(self, gamma={}, phi={}, scores=(probe,), idle=())
 
     def cut(self, index: Tensor) -> View:
         """Some of the rows, given by number; draws and targets stay whole."""

@@ -155,7 +155,10 @@ def _total(first: Tensor | None, second: Tensor | None) -> Tensor | None:
 
 
 def _clipped(x: Tensor, clip: Clip | None) -> Tensor:
-    return x if clip is None else x.clamp(*clip)
+    """Cut to the interval; `x` is fresh, and may be written to where no gradient wants it."""
+    if clip is None:
+        return x
+    return x.clamp(*clip) if x.requires_grad else x.clamp_(*clip)
 
 
 def _quarter_turn() -> list[float]:
