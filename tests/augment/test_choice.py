@@ -7,9 +7,10 @@ import math
 import pytest
 import torch
 from torch import nn
-from torch.distributions import Dirichlet
+from torch.distributions import Bernoulli, Dirichlet, Normal
 
-from optima import ELBO, CutMix, Flip, GaussianNoise, Maybe, Mixup, OneOf, Rotate, Sequential, Shift, learn
+import optima
+from optima import ELBO, CutMix, Flip, GaussianNoise, Maybe, Mixup, OneOf, Rotate, Scale, Sequential, Shift, learn
 from optima.augment import MixedTarget
 from optima.posterior import FixedPhi, LearnedPhi
 
@@ -135,17 +136,68 @@ def test_predictions_leave_mixing_branches_out():
     assert set(change.round(decimals=4).tolist()) == {0.0, 1.0}
 
 
+@pytest.mark.parametrize("batch", [4, 16])
+def test_idle_branches_inside_idle_branches_are_not_taken_for_lost(batch: int):
+    model = nn.Sequential(nn.Flatten(), nn.LazyLinear(6))
+    for seed in range(5):
+        torch.manual_seed(seed)
+        augment = optima.policies.auto()
+        view = augment(torch.rand(batch, 3, 8, 8), torch.arange(batch) % 6)
+        ELBO(num_data=100)(model(view.x), view, augment=augment).backward()
+
+
+def test_probabilities_may_be_a_tensor():
+    augment = OneOf(*shifts(1.0, 2.0), probs=torch.tensor([0.25, 0.75]))
+    assert augment.summary().rows[0].mean == [0.25, 0.75]
+
+
+def test_the_prior_of_a_choice_has_a_kl():
+    choice = Maybe(Shift(std=0.5), learn(0.5), prior_gamma=Bernoulli(torch.tensor(0.3)))
+    assert float(choice.prior().kl().detach()) > 0
+    assert float(Scale(std=learn(0.1), prior_gamma=Normal(0.0, 0.2)).prior().kl().detach()) > 0
+
+
+def replayed(branches: list[int]) -> dict[str, torch.Tensor]:
+    rows = torch.zeros(len(branches))
+    return {"choice.branch": torch.tensor(branches), "shift.shift": rows, "shift_2.shift": rows}
+
+
+def halves() -> dict[str, torch.Tensor]:
+    return {"choice.on": torch.tensor([0.5, 1.0]), "shift.shift": torch.zeros(2)}
+
+
+class Smoothed(Shift):
+    """A shift that smooths labels."""
+
+    def retarget(self, view, gamma):
+        assert isinstance(view.target, torch.Tensor)
+        return nn.functional.one_hot(view.target, 6) * 0.9 + 0.1 / 6
+
+
 WRONG = {
     "nothing": (lambda: OneOf(), "OneOf needs at least one augmentation"),
     "too few probabilities": (lambda: OneOf(*shifts(1.0, 2.0), probs=[1.0]), "2 augmentations and 1 probabilities"),
-    "no probabilities": (lambda: OneOf(*shifts(1.0, 2.0), probs=[0.7, 0.7]), r"Which\(probs=…\) must lie in"),
+    "no probabilities": (lambda: OneOf(*shifts(1.0, 2.0), probs=[0.7, 0.7]), r"OneOf\(probs=…\) must lie in"),
     "one object twice": (lambda: OneOf(*[Shift(std=1.0)] * 2), "the same augmentation object appears twice"),
     "relaxed labels": (lambda: OneOf(Mixup(1.0), Shift(std=1.0), estimator="relaxed"), "the labels of Mixup"),
     "relaxed masks": (
         lambda: Maybe(Flip(0.5), estimator="relaxed")(X, mask=torch.zeros(6, 8, 8, dtype=torch.int64)),
         "moves no mask and no box",
     ),
-    "p above 1": (lambda: Maybe(Shift(std=1.0), 1.5), r"Whether\(p=…\) must lie in"),
+    "p above 1": (lambda: Maybe(Shift(std=1.0), 1.5), r"Maybe\(p=…\) must lie in"),
+    "one number": (lambda: OneOf(*shifts(1.0, 2.0), probs=0.5), r"OneOf\(probs=…\) takes a list"),
+    "a branch there is not": (
+        lambda: OneOf(*shifts(1.0, 2.0))(X[:2], replay=replayed([0, 2])),
+        r"branch must hold whole numbers from 0 to 1, got \[0, 2\]",
+    ),
+    "half a choice": (
+        lambda: Maybe(Shift(std=0.0))(X[:2], replay=halves()),
+        "on must hold whole numbers from 0 to 1",
+    ),
+    "relaxed labels of its own": (
+        lambda: Maybe(Smoothed(std=0.0), estimator="relaxed")(X, Y),
+        "cannot blend the targets that its branches change",
+    ),
     "pathwise": (lambda: Maybe(Shift(std=1.0), 0.5, estimator="pathwise"), "Pathwise does not fit"),
     "one picture to mix": (lambda: Maybe(Mixup(1.0))(X[:1], Y[:1]), "at least two examples"),
 }
@@ -163,3 +215,5 @@ def test_only_augmentations_can_be_chosen():
         OneOf(nn.Linear(1, 1))  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="Maybe takes augmentations, got float"):
         Maybe(0.5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="a relaxed choice blends its inputs"):
+        Maybe(optima.TokenDropout(0.5, mask_id=1), estimator="relaxed")(torch.ones(2, 3, dtype=torch.int64))

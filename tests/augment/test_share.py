@@ -121,6 +121,11 @@ def test_masks_and_boxes_go_along():
     assert torch.equal(view.boxes, again.boxes)  # pyright: ignore[reportArgumentType]
 
 
+def test_an_input_that_wants_a_gradient_is_not_cut():
+    with pytest.raises(ValueError, match="share would cut the gradient that x itself wants"):
+        Rotate(std=1.0)(X.clone().requires_grad_(), share=0.5)
+
+
 @pytest.mark.parametrize("share", [0.0, -0.5, 1.5, True, "half", float("nan")])
 def test_a_share_is_a_share(share):
     with pytest.raises(ValueError, match="share must be a share of the examples"):

@@ -145,7 +145,8 @@ def _cropped(x: Tensor, log_side: Tensor, place: Tensor) -> Tensor:
     """The crop by torch's own grid, whose coordinates run from −1 to 1."""
     side = torch.exp(-log_side.abs())
     zero = torch.zeros_like(side)
-    across, down = (2 * (1 - side) * (axis - 0.5) for axis in place.unbind(1))
+    # it may lie where its outermost pixels are still pixels of the image, 5 × 5
+    across, down = (2 * (1 - side) * (axis - 0.5) * 4 / 5 for axis in place.unbind(1))
     matrix = torch.stack([side, zero, across, zero, side, down], 1).view(-1, 2, 3)
     grid = functional.affine_grid(matrix, [len(side), *x.shape], align_corners=False)
     return functional.grid_sample(_repeat(x, len(side)), grid, align_corners=False)

@@ -154,6 +154,7 @@ WRONG = {
     "no weight": (lambda: ELBO(num_data=2)(X.flatten(1), View(X, Y, samples=0, clean=True)), "pass jsd= to ELBO"),
     "no clean batch": (lambda: ELBO(num_data=2, jsd=1.0)(X.flatten(1), View(X, Y)), r"augment\(x, y, clean=True\)"),
     "no classes": (lambda: ELBO(num_data=2, likelihood="gaussian", jsd=1.0), "Gaussian gives none"),
+    "another bound": (lambda: ELBO(num_data=2, jsd=1.0, bound="marginal"), 'no bound="marginal"'),
     "a negative weight": (lambda: ELBO(num_data=2, jsd=-1.0), "jsd must be finite and not negative"),
 }
 

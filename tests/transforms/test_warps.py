@@ -77,13 +77,24 @@ def test_affine_is_its_parts_in_order():
     torch.testing.assert_close(moved, expected(pictures, forwards, "zeros"), rtol=0.0, atol=1e-12)
 
 
-def test_a_crop_is_the_part_it_cuts_out():
-    pictures = image(8, 8, batch=1)
-    half = {"log_side": double([math.log(0.5)]), "place": double([[0.0, 1.0]])}
-    crop = optima.CropResize(std=0.1, padding="border")(pictures, replay=half).x
-    corner = torch.nn.functional.interpolate(pictures[..., 4:, :4], size=(8, 8), mode="bilinear", align_corners=False)
-    # torch repeats the part's own border, the crop reads on into the image
-    torch.testing.assert_close(crop[..., 1:, :-1], corner[..., 1:, :-1], rtol=0.0, atol=1e-12)
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_a_crop_is_the_part_it_cuts_out(padding: Padding):
+    pictures, sides = image(8, 6, batch=3), [0.5, 0.9, 1.0]
+    places = [(0.0, 1.0), (0.3, 0.6), (0.2, 0.1)]
+    forwards = [
+        stretch(-math.log(side), -math.log(side))
+        @ move(-(1 - side) * (down - 0.5) * 7, -(1 - side) * (right - 0.5) * 5)
+        for side, (right, down) in zip(sides, places, strict=True)
+    ]
+    replay = {"log_side": double(sides).log(), "place": double([list(place) for place in places])}
+    crop = optima.CropResize(std=0.1, padding=padding)(pictures, replay=replay).x
+    torch.testing.assert_close(crop, expected(pictures, forwards, padding), rtol=0.0, atol=1e-12)
+    assert float((crop[0, :, -1, 0] - pictures[0, :, -1, 0]).abs().max()) < 1e-12, "the corner stays the corner"
+
+
+def test_a_crop_alone_never_meets_the_padding():
+    crop = optima.CropResize(range=1.5)(torch.ones(200, 1, 8, 12)).x
+    torch.testing.assert_close(crop, torch.ones_like(crop), rtol=0.0, atol=1e-6)
 
 
 @pytest.mark.parametrize("transform", [scale, shear])
@@ -259,6 +270,19 @@ def test_a_relaxed_flip_blends():
     assert torch.equal(blended[1], pictures[1].flip(-1))
     with pytest.raises(ValueError, match="Flip cannot keep mask= true"):
         augment(pictures, mask=torch.zeros(2, 4, 4, dtype=torch.int64))
+
+
+def test_autocast_leaves_matrices_alone():
+    affine = optima.Affine(std=[5.0, 0.05, 0.05, 5.0, 0.05, 0.05])
+    augment = optima.Sequential(optima.Rotate(std=20.0), optima.Translate(std=0.1), affine)
+    pictures, boxes = smooth(120, 160).float().expand(4, -1, -1, -1), torch.tensor([[[30.0, 20.0, 50.0, 40.0]]])
+    view = augment(pictures, boxes=boxes.expand(4, 1, 4))
+    with torch.autocast("cpu", torch.bfloat16):
+        again = augment(pictures, boxes=boxes.expand(4, 1, 4), replay=view.gamma)
+    assert torch.equal(again.x, view.x)
+    assert view.boxes is not None
+    assert again.boxes is not None
+    assert torch.equal(again.boxes, view.boxes)
 
 
 # ---- masks and boxes -----------------------------------------------------------------------------------------------

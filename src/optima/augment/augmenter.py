@@ -46,6 +46,8 @@ class _Checked(ABCMeta):
 
 def _learners(view: View, share: float, noise: Noise) -> Learners | None:
     """A random share of the examples, at least one, with all of their draws."""
+    if view.x.requires_grad and torch.is_grad_enabled():
+        raise ValueError("share would cut the gradient that x itself wants; detach x, or use share=1")
     count = max(1, round(share * view.examples))
     if count == view.examples:
         return None
@@ -115,8 +117,9 @@ class Augmenter(nn.Module, metaclass=_Checked):
             clean: put the batch as it is before the K draws, for `ELBO(jsd=…)`.
             share: the share of the examples, drawn anew each time, from whose pictures φ learns; each counts the more.
                 The expected gradient is the same, its variance higher, and the others' transforms cost no backward
-                pass and no memory for one. Images and losses are those of share=1. What mixes examples or chooses
-                among augmentations learns from all of them, and so does what follows it.
+                pass and no memory for one. Images and losses are those of share=1, except that a `generator` is used
+                up in another order. What mixes examples or chooses among augmentations learns from all of them, and
+                so does what follows it.
         """
         check_batch(x, y, samples, generator)
         check_mask(mask, x)
@@ -131,7 +134,8 @@ class Augmenter(nn.Module, metaclass=_Checked):
         noise = self.stream.noise() if generator is None else as_noise(generator)
         if share < 1.0:
             view = replace(view, learners=_learners(view, share, noise))
-        view = replace(self.extend(view, noise, replay, "").finished(), learners=None)
+        with torch.autocast(x.device.type, enabled=False):  # it would round the matrices of a warp to half precision
+            view = replace(self.extend(view, noise, replay, "").finished(), learners=None)
         return view.after(x, y) if clean else view
 
     if TYPE_CHECKING:
@@ -163,7 +167,8 @@ class Augmenter(nn.Module, metaclass=_Checked):
     def draw_inputs(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """T_γ(x) for one draw of φ and γ, in either mode; augmentations that mix examples are left out."""
         noise = self.stream.noise("inputs") if generator is None else as_noise(generator)
-        return self.extend(View(x, single=True), noise, None, "").settled().x
+        with torch.autocast(x.device.type, enabled=False):
+            return self.extend(View(x, single=True), noise, None, "").settled().x
 
     def learns(self) -> bool:
         """Whether any φ is to be learned."""

@@ -33,8 +33,8 @@ from torch.distributions.constraints import Constraint
 from optima.augment.augmenter import Augmenter
 from optima.augment.prior_gamma import kl_to_prior
 from optima.augment.view import Target, View, credit_partners
-from optima.distributions import map_tensors
-from optima.posterior import FixedPhi, Learn, LearnedPhi, Number, Phi
+from optima.distributions import map_tensors, tensors_of
+from optima.posterior import FixedPhi, Learn, LearnedPhi, Number, Phi, PriorPhi
 from optima.sampling import ESTIMATORS, Estimator, Pathwise, Relaxed, ScoreFunction, StraightThrough, as_noise, sample
 from optima.streams import Noise
 from optima.supports import Domain, words
@@ -57,6 +57,7 @@ class Augmentation(Augmenter):
     default_estimator: ClassVar[str] = "pathwise"
     estimators: ClassVar[tuple[type, ...]] = (Pathwise, ScoreFunction, Relaxed, StraightThrough)
     gamma_per: ClassVar[Literal["example", "element"]] = "example"
+    shown_as: ClassVar[str] = ""  # the name in messages, where it is not the class's
     keeps_masks: bool = False  # a label of a pixel stays true, because it is moved alike or nothing moves
 
     components: list[str]
@@ -138,7 +139,7 @@ class Augmentation(Augmenter):
         if hasattr(self, name):
             raise ValueError(f"{type(self).__name__}: a hyperparameter cannot be called {name!r}, which has a meaning")
         domain = Domain(support, unit, off, prior_scale, allows_off, shapes, labels)
-        label = f"{type(self).__name__}({name}=…)"
+        label = f"{self.shown_as or type(self).__name__}({name}=…)"
         phi = (
             LearnedPhi(label, value, domain, flat_prior=self.prior_gamma is not None and value.posterior == "point")
             if isinstance(value, Learn)
@@ -240,7 +241,10 @@ class Augmentation(Augmenter):
 
     def kl_gamma(self, noise: Noise) -> Tensor:
         """E_q(φ) KL(p(γ | φ) ‖ p₀(γ)), over the components of γ that have a prior."""
-        device = next(chain(self.parameters(), self.buffers())).device
+        priors = chain.from_iterable(tensors_of(phi.prior) for _, phi in self.named_phi() if isinstance(phi, PriorPhi))
+        device = next(
+            (tensor.device for tensor in chain(self.parameters(), self.buffers(), priors)), torch.device("cpu")
+        )
         phi = {
             name: phi.draw(_KL_GAMMA_DRAWS, dtype=torch.float32, device=device, noise=noise.named(name), watch=False)
             for name, phi in self.named_phi()
@@ -262,7 +266,7 @@ class Augmentation(Augmenter):
     def _applied(self, view: View, gamma: dict[str, Tensor], prefix: str) -> View:
         if self.mixes:
             # what a row is made of has a gradient only if all rows have one from here on
-            view = replace(view, learners=None)
+            view = replace(view.settled(), learners=None)
         heard = gamma if view.learners is None else {n: view.learners.louder(part) for n, part in gamma.items()}
         operator = self.operator(view.x, heard) or Plain(self.transform, heard, together=self.mixes)
         if "partner" in gamma:

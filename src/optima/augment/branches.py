@@ -13,6 +13,10 @@ from optima.augment.view import MixedTarget, Score, Target, View, like
 
 def blended(view: View, before: View, views: Sequence[View], weights: Tensor) -> View:
     """Σ_k w_k T_k(x), for weights (rows, branches); every branch's draws then matter to every row."""
+    if not view.x.is_floating_point():
+        raise TypeError(f'a relaxed choice blends its inputs, which {view.x.dtype} does not; use "score_function"')
+    if any(branch.target is not before.target for branch in views):
+        raise ValueError('a relaxed choice cannot blend the targets that its branches change; use "score_function"')
     total = sum(
         weight.view(-1, *[1] * (view.x.ndim - 1)) * branch.settled().x
         for branch, weight in zip(views, weights.unbind(1), strict=True)
@@ -69,7 +73,10 @@ def _through(before: View, views: Sequence[View], chosen: Sequence[Tensor]) -> t
     probes = [branch.scores[0].reach for branch in views]
     reach = torch.stack([torch.zeros_like(rows) if p is None else p for p, rows in zip(probes, chosen, strict=True)])
     needs = (reach & torch.stack(list(chosen)).unsqueeze(-1)).any(0)
-    return tuple(score.through(needs, reach.any(0)) for score in before.scores)
+    # what it might have needed under any choice, those inside the branches included
+    possible = [branch.scores[0].sources() for branch in views]
+    might_need = torch.stack([torch.zeros_like(needs) if p is None else p for p in possible]).any(0)
+    return tuple(score.through(needs, might_need) for score in before.scores)
 
 
 def _target(targets: Sequence[Target | None], chosen: Sequence[Tensor]) -> Target | None:

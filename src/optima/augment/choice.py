@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, constraints
@@ -28,14 +29,18 @@ from optima.streams import Noise
 class Which(Augmentation):
     """The choice of `OneOf`: γ ~ Categorical(probs), the number of a branch, or one weight per branch if relaxed."""
 
+    shown_as = "OneOf"
     default_estimator = "score_function"
     estimators = (ScoreFunction, Relaxed, StraightThrough)
     keeps_masks = True
 
     def __init__(self, probs: Number | Learn, **options: Any):
         super().__init__(**options)
-        count = len(torch.as_tensor(probs.init if isinstance(probs, Learn) else probs))
-        self.add_phi("probs", probs, support=constraints.simplex, unit="of the images", shapes=((count,),))
+        given = probs.init if isinstance(probs, Learn) else probs
+        shape = tuple(torch.as_tensor(given).shape) if isinstance(given, list | tuple | Tensor | np.ndarray) else ()
+        if len(shape) != 1:
+            raise ValueError(f"OneOf(probs=…) takes a list of probabilities, one for each augmentation, got {given!r}")
+        self.add_phi("probs", probs, support=constraints.simplex, unit="of the images", shapes=(shape,))
 
     def p_gamma(self, phi: dict[str, Tensor]) -> dict[str, Distribution]:
         return {"branch": Categorical(probs=phi["probs"], validate_args=False)}
@@ -46,10 +51,17 @@ class Which(Augmentation):
     def check(self, view: View) -> None:
         """Any batch can make a choice."""
 
+    def _check_shapes(self, gamma: dict[str, Tensor], x: Tensor) -> None:
+        super()._check_shapes(gamma, x)
+        count = next(phi.shape[0] for _, phi in self.named_phi())
+        if isinstance(self.estimator, ScoreFunction):
+            _check_whole("branch", gamma["branch"], count)
+
 
 class Whether(Augmentation):
     """The choice of `Maybe`: γ ~ Bernoulli(p), or a number between 0 and 1 if relaxed."""
 
+    shown_as = "Maybe"
     default_estimator = "score_function"
     estimators = (ScoreFunction, Relaxed, StraightThrough)
     keeps_masks = True
@@ -66,6 +78,17 @@ class Whether(Augmentation):
 
     def check(self, view: View) -> None:
         """Any batch can make a choice."""
+
+    def _check_shapes(self, gamma: dict[str, Tensor], x: Tensor) -> None:
+        super()._check_shapes(gamma, x)
+        if isinstance(self.estimator, ScoreFunction):
+            _check_whole("on", gamma["on"], 2)
+
+
+def _check_whole(name: str, value: Tensor, count: int) -> None:
+    """Raise unless a replayed choice is one that there is; a row of any other would be lost."""
+    if not torch.compiler.is_compiling() and not bool(((value == value.long()) & (value >= 0) & (value < count)).all()):
+        raise ValueError(f"replay: {name} must hold whole numbers from 0 to {count - 1}, got {value.tolist()}")
 
 
 class OneOf(Augmenter):
@@ -86,9 +109,9 @@ class OneOf(Augmenter):
 
     def __init__(self, *augmentations: Augmenter, probs: Number | Learn | None = None, **options: Any):
         super().__init__()
-        count = len(augmentations)
-        self.choice = Which([1 / count] * count if probs is None and count else probs or [1.0], **options)
         self._names = adopt(self, augmentations, taken=["choice"])
+        count = len(augmentations)
+        self.choice = Which([1 / count] * count if probs is None else probs, **options)
         if (given := next(phi.shape[0] for _, phi in self.choice.named_phi())) != count:
             raise ValueError(f"OneOf has {count} augmentations and {given} probabilities; give one for each")
         self.choice.domains["probs"] = replace(self.choice.domains["probs"], labels=tuple(self._names))
@@ -131,8 +154,8 @@ class Maybe(Augmenter):
 
     def __init__(self, augmentation: Augmenter, p: Number | Learn = 0.5, **options: Any):
         super().__init__()
-        self.choice = Whether(p, **options)
         self._names = adopt(self, [augmentation], taken=["choice"])
+        self.choice = Whether(p, **options)
         note_mixing(self)
 
     def steps(self) -> Iterator[tuple[str, Augmenter]]:
@@ -198,13 +221,9 @@ def _joined(
     if choice.is_floating_point():
         return blended(view, before, views, choice)
     chosen = [choice == number for number in range(len(views))]
-    idle = [at for at, rows in zip(prefixes, chosen, strict=True) if at and _none(rows)]
-    return replace(selected(view, before, views, chosen, mixes=mixes), idle=(*view.idle, *idle))
-
-
-def _none(rows: Tensor) -> bool:
-    """Whether no row chose it, where asking does not make an accelerator's host wait or a graph break."""
-    return not torch.compiler.is_compiling() and rows.device.type == "cpu" and not bool(rows.any())
+    missed = [at for at, rows in zip(prefixes, chosen, strict=True) if at and not bool(rows.any())]
+    within = [at for branch in views for at in branch.idle]
+    return replace(selected(view, before, views, chosen, mixes=mixes), idle=(*view.idle, *missed, *within))
 
 
 def _last(prefix: str) -> str:

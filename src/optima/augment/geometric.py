@@ -227,7 +227,7 @@ class CropResize(Augmentation):
         std: spread of the logarithm of the crop's side; give this or `range`. The crop's area is the square of its
             side: range=0.35 cuts down to one half of the area, 1.26 to the 8 % customary for ImageNet.
         range: largest logarithm of a uniform one, likewise.
-        padding: what a neighbour may bring in from beyond the border: "zeros", "border" or "reflection".
+        padding: what a neighbour that joins may bring in from beyond the border: "zeros", "border" or "reflection".
     """
 
     estimators = (Pathwise, ScoreFunction)
@@ -256,9 +256,10 @@ class CropResize(Augmentation):
         log_side = -gamma["log_side"].abs()
         # expm1: a crop of nearly everything must not lose its offset to rounding
         margin = -torch.expm1(log_side).unsqueeze(1)
-        size = torch.tensor([x.shape[-1], x.shape[-2]], dtype=log_side.dtype, device=x.device)
+        # between the centres of the outermost pixels, beyond which interpolation would read the padding
+        span = torch.tensor([x.shape[-1] - 1, x.shape[-2] - 1], dtype=log_side.dtype, device=x.device)
         inverse = magnify(-log_side.unsqueeze(1).expand(-1, 2))
-        return Warp(inverse, margin * (gamma["place"].to(margin) - 0.5) * size, self.padding)
+        return Warp(inverse, margin * (gamma["place"].to(margin) - 0.5) * span, self.padding)
 
     def check(self, view: View) -> None:
         check_images(self, view)

@@ -121,9 +121,10 @@ class CutMix(Augmentation):
         height, width = x.shape[-2:]
         lam = gamma["lam"]
         centre, sides = gamma["centre"].to(lam), box_of_share(1.0 - lam)
-        if self.boxes == "whole":
-            centre, sides = whole_pixels(centre, sides, height, width)
-        return cover_box(centre, sides, height, width)
+        if self.boxes == "exact":
+            return cover_box(centre, sides, height, width)
+        rows, columns = cover_box(*whole_pixels(centre, sides, height, width), height, width)
+        return rows.round(), columns.round()
 
 
 def checked_mode(mode: Mode) -> Mode:

@@ -8,6 +8,7 @@ never imports or unpickles.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -136,7 +137,12 @@ def _describe(augment: Augmenter) -> dict[str, Any]:
 
 
 def _arguments(leaf: Augmentation) -> dict[str, Any]:
-    return {name: _value(leaf, name, value) for name, value in leaf.arguments.items() if value is not None}
+    given = {name: value for name, value in leaf.arguments.items() if value is not None}
+    accepted = inspect.signature(type(leaf)).parameters
+    # a strength that the constructor made up itself may have been learned or frozen since
+    given |= {name: None for name in leaf.domains if name not in given and name in accepted}
+    names = [name for name in accepted if name in given] + [name for name in given if name not in accepted]
+    return {name: _value(leaf, name, given[name]) for name in names}
 
 
 def _value(augment: Augmentation, name: str, value: Any) -> Any:

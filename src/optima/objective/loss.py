@@ -3,7 +3,7 @@ r"""`ELBO`: from a model's output and a view to a loss that can be stepped on.""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -72,6 +72,9 @@ class ELBO(nn.Module):
             `beta_phi = N / B`.
         bound: "jensen" (the paper's), "marginal" (log of the mean over K draws, tighter), or "naive", which is no
             bound at all: the K draws are counted as K examples, the baseline that overcounts the evidence.
+        jsd: weight of AugMix's consistency term. The likelihood is then that of the batch as it is, and every example
+            pays `jsd` times the Jensen–Shannon divergence between what the model says of it and of its K draws; call
+            `augment(x, y, samples=2, clean=True)`. A penalty, so that the value is no bound. AugMix uses 12.
     """
 
     def __init__(
@@ -92,6 +95,10 @@ class ELBO(nn.Module):
             raise ValueError(f'bound must be "jensen", "marginal" or "naive", got {bound!r}')
         self.num_data, self.beta_theta, self.beta_phi, self.bound = num_data, beta_theta, beta_phi, bound
         self.likelihood, self.jsd = as_likelihood(likelihood), jsd
+        if jsd and bound != "jensen":
+            raise ValueError(
+                f'jsd takes the likelihood of the batch as it is, which has no bound="{bound}"; leave one of them out'
+            )
         if jsd and not isinstance(self.likelihood, Categorical):
             raise ValueError(
                 f"jsd compares class probabilities, and {type(self.likelihood).__name__} gives none;"
@@ -155,6 +162,12 @@ class ELBO(nn.Module):
         def __call__(
             self, output: Tensor, view: View, *, model: nn.Module | None = None, augment: Augmenter | None = None
         ) -> Loss: ...
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_reached": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_reached": WeakKeyDictionary()})
 
     def _surrogate(self, log_lik: Tensor, view: View) -> Tensor:
         """ℓ_i with the right gradient, (B,)."""
