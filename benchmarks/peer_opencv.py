@@ -26,7 +26,7 @@ def forwards(family: str, on: Batch) -> dict[str, Action]:
     """x' of every image, one after the other."""
     if on.x.dtype != torch.float32:
         raise Unmeasurable("it has no bfloat16")
-    import cv2
+    import cv2  # pyright: ignore[reportMissingImports]  # of the extra "bench"
 
     images = on.x.permute(0, 2, 3, 1).contiguous().numpy()
     result = np.empty_like(images)

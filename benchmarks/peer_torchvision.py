@@ -89,7 +89,7 @@ def _library(shim: str | None) -> tuple[Any, Any]:
         sys.path.insert(0, shim)
         __import__("torchvision_cpu")
     try:
-        from torchvision.transforms import InterpolationMode, v2
+        from torchvision.transforms import InterpolationMode, v2  # pyright: ignore[reportMissingImports]  # of the extra "bench"
     except Exception as error:  # a build for another torch fails with RuntimeError
         first = str(error).splitlines()[0] if str(error) else ""
         raise Unmeasurable(f"torchvision cannot be imported ({type(error).__name__}: {first})") from error
