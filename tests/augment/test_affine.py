@@ -14,7 +14,7 @@ import optima
 from optima import Affine, learn
 from optima.augment.affine import PARTS, unit_rows
 from optima.distributions import LinearMap
-from tests.reference import assert_unbiased, gauss_hermite
+from tests.reference import GivenNoise, assert_close, gauss_hermite, gradient_of, spread_uniforms, to_normal
 
 WIDTHS = [12.0, 0.2, 0.1, 8.0, 0.05, 0.15]
 RADIANS = torch.tensor([12.0, 0.2, 0.1, 8.0, 0.05, 0.15]) * torch.tensor([math.pi / 180, 1, 1, math.pi / 180, 1, 1])
@@ -100,8 +100,10 @@ def exact_gradient() -> dict[str, Tensor]:
     return {"std.loc": log_std.grad, "coupling.loc": coupling.grad}
 
 
-def check_gradient(estimator: str, detect: float) -> None:
-    rows = 400_000
+def check_gradient(estimator: str) -> None:
+    """Over noise that fills space evenly, every element of the gradient that is not small, to within 1.5 %."""
+    noise = to_normal(spread_uniforms(6, 18))
+    rows = len(noise)
     augment = Affine(
         std=learn(WIDTHS, posterior="point"),
         covariance="full",
@@ -109,30 +111,28 @@ def check_gradient(estimator: str, detect: float) -> None:
         estimator=estimator,
     ).double()
     locs = {name: p for name, p in augment.named_parameters() if name.endswith("loc")}
-    leaves = {name: p.detach().expand(rows, -1).clone().requires_grad_() for name, p in locs.items()}
-    law = augment.p_gamma({"std": leaves["std.loc"].exp(), "coupling": leaves["coupling.loc"]})["affine"]
-    assert isinstance(law, MultivariateNormal)
-    noise = optima.sampling.as_noise(torch.Generator().manual_seed(2))
-    gamma, log_prob = augment.estimator.draw(law, noise)
+    law = augment.p_gamma(
+        {"std": locs["std.loc"].exp().expand(rows, -1), "coupling": locs["coupling.loc"].expand(rows, -1)}
+    )
+    assert isinstance(law["affine"], MultivariateNormal)
+    gamma, log_prob = augment.estimator.draw(law["affine"], GivenNoise({"": noise}))
     value = torch.cos(gamma @ (5 * WEIGHTS) + 0.3)
     surrogate = value if log_prob is None else (value.detach() - 0.5) * log_prob
-    surrogate.sum().backward()
+    surrogate.mean().backward()
     for name, exact in exact_gradient().items():
-        gradient = leaves[name].grad
-        assert gradient is not None
-        largest = exact.abs().argmax()
-        assert_unbiased(gradient[:, largest], exact[largest], detect=detect)
+        large = exact.abs() > 0.2 * exact.abs().max()
+        assert_close(gradient_of(locs[name])[large], exact[large], rtol=0.015)
 
 
-@pytest.mark.parametrize(("estimator", "detect"), [("pathwise", 0.05), ("score_function", 0.2)])
-def test_the_gradient_of_a_correlated_law(estimator: str, detect: float):
-    check_gradient(estimator, detect)
+@pytest.mark.parametrize("estimator", ["pathwise", "score_function"])
+def test_the_gradient_of_a_correlated_law(estimator: str):
+    check_gradient(estimator)
 
 
 def test_a_coupling_that_is_detached_is_caught(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("optima.augment.affine.unit_rows", lambda coupling: unit_rows(coupling.detach()))
     with pytest.raises(AssertionError):
-        check_gradient("pathwise", 0.05)
+        check_gradient("pathwise")
 
 
 WRONG = {
